@@ -1,0 +1,363 @@
+"""Settings: where they come from, how values are written, and what stops the start."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ursula import config
+from ursula.config import KEYS, Address, ConfigRefused, Settings, StartRefused, load
+
+PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with no configuration, and none of the machine's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(config, "FILES_SEARCHED", ("./ursula.toml", "etc/ursula.toml"))
+    return tmp_path
+
+
+def from_toml(text: str, **environ: str) -> config.Loaded:
+    Path("given.toml").write_text(text, encoding="utf-8")
+    return load(Path("given.toml"), environ, {})
+
+
+def refusal(text: str = "", **environ: str) -> str:
+    with pytest.raises(ConfigRefused) as refused:
+        from_toml(text, **environ)
+    assert len(str(refused.value).splitlines()) == 1
+    return str(refused.value)
+
+
+def one(name: str, written: str) -> Any:
+    section, key = name.split(".")
+    return KEYS[name].value(from_toml(f"[{section}]\n{key} = {written}").settings)
+
+
+def test_without_any_source_everything_is_the_default() -> None:
+    loaded = load(None, {}, {})
+    assert loaded.settings == Settings()
+    assert set(loaded.origins.values()) == {"default"}
+    assert loaded.warnings == []
+
+
+def test_the_defaults_are_those_of_the_protocol() -> None:
+    settings = Settings()
+    assert settings.server.listen == Address("127.0.0.1", 4437)
+    assert settings.server.data_dir == Path("data")
+    assert settings.server.log == "file"
+    assert settings.http.long_poll == 3.0
+    assert settings.cors.origins == ("*",)
+    assert settings.limits.append_bytes == 32 * 1024 * 1024
+    assert settings.limits.inflight_bytes == 256 * 1024 * 1024
+
+
+def test_flags_win_over_the_environment_which_wins_over_the_file() -> None:
+    Path("ursula.toml").write_text("[server]\nnode_id = 2\nlisten = '1.1.1.1:1'\ndata_dir = '/a'\n")
+    environ = {"URSULA_SERVER__LISTEN": "2.2.2.2:2", "URSULA_SERVER__DATA_DIR": "/b"}
+    loaded = load(None, environ, {"server.data_dir": "/c", "server.log": None})
+    server = loaded.settings.server
+    assert (server.node_id, server.listen, server.data_dir) == (2, ("2.2.2.2", 2), Path("/c"))
+    assert loaded.origins["server.node_id"] == "file ./ursula.toml"
+    assert loaded.origins["server.listen"] == "environment URSULA_SERVER__LISTEN"
+    assert loaded.origins["server.data_dir"] == "flag --data-dir"
+    assert loaded.origins["server.log"] == "default"
+
+
+def test_the_named_file_is_used_instead_of_the_searched_ones() -> None:
+    Path("ursula.toml").write_text("[server]\nnode_id = 2\n")
+    assert from_toml("[server]\nnode_id = 3\n").settings.server.node_id == 3
+
+
+def test_the_first_file_found_is_the_only_one_read(folder: Path) -> None:
+    (folder / "etc").mkdir()
+    (folder / "etc" / "ursula.toml").write_text("[server]\nnode_id = 5\nlog = 'memory'\n")
+    assert load(None, {}, {}).settings.server.node_id == 5
+    Path("ursula.toml").write_text("[server]\nnode_id = 2\n")
+    server = load(None, {}, {}).settings.server
+    assert (server.node_id, server.log) == (2, "file")
+
+
+def test_a_named_file_that_is_missing_is_refused() -> None:
+    with pytest.raises(ConfigRefused, match=r"cannot read .* nowhere\.toml: No such file"):
+        load(Path("nowhere.toml"), {}, {})
+
+
+@pytest.mark.parametrize(("content", "why"), [(b"[server\n", "not TOML.*line 1"), (b"\xff", "not UTF-8")])
+def test_a_file_that_cannot_be_parsed_is_refused_with_its_name(content: bytes, why: str) -> None:
+    Path("ursula.toml").write_bytes(content)
+    with pytest.raises(ConfigRefused, match=rf"\./ursula\.toml: it is {why}"):
+        load(None, {}, {})
+
+
+def test_advertise_is_what_it_listens_on_unless_it_is_given() -> None:
+    assert from_toml("[server]\nlisten = '[::1]:80'").settings.server.advertise == ("::1", 80)
+    server = from_toml("[server]\nadvertise = 'node-1:80'").settings.server
+    assert (str(server.listen), str(server.advertise)) == ("127.0.0.1:4437", "node-1:80")
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("127.0.0.1:0", ("127.0.0.1", 0)),
+        ("localhost:65535", ("localhost", 65535)),
+        ("[::1]:4437", ("::1", 4437)),
+        ("[fe80::1%eth0]:1", ("fe80::1%eth0", 1)),
+    ],
+)
+def test_an_address_is_a_host_and_a_port_and_shows_as_it_was_written(
+    written: str, expected: tuple[str, int]
+) -> None:
+    address = one("server.listen", f'"{written}"')
+    assert address == expected
+    assert str(address) == written
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "4437",
+        "'4437'",
+        "':4437'",
+        "'::1:4437'",
+        "'host:65536'",
+        "'host:x'",
+        "'http://h:1'",
+        "'[h]:1'",
+        "'h:٣'",
+    ],
+)
+def test_anything_else_is_no_address(written: str) -> None:
+    message = refusal(f"[server]\nlisten = {written}")
+    assert "(file given.toml): expected host:port" in message
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("1", 1),
+        ("'4096'", 4096),
+        ("'8KiB'", 8192),
+        ("'8MiB'", 8 << 20),
+        ("'2 GiB'", 2 << 30),
+        ("'8kB'", 8000),
+        ("'8MB'", 8_000_000),
+        ("'1GB'", 10**9),
+    ],
+)
+def test_a_size_is_bytes_or_has_a_unit(written: str, expected: int) -> None:
+    assert one("limits.sse_bytes", written) == expected
+
+
+@pytest.mark.parametrize(
+    "written", ["0", "-1", "1.5", "true", "'8mb'", "'1_000'", "'+5'", "'8MiB\\n'", "''", "[]"]
+)
+def test_anything_else_is_no_size(written: str) -> None:
+    assert "limits.sse_bytes = " in refusal(f"[limits]\nsse_bytes = {written.replace(chr(39), chr(34))}")
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("2", 2.0),
+        ("0.5", 0.5),
+        ("'60'", 60.0),
+        ("'60s'", 60.0),
+        ("'1.5s'", 1.5),
+        ("'500ms'", 0.5),
+        ("'5m'", 300.0),
+        ("'24h'", 86400.0),
+    ],
+)
+def test_a_duration_is_seconds_or_has_a_unit(written: str, expected: float) -> None:
+    assert one("http.long_poll", written) == expected
+
+
+@pytest.mark.parametrize(
+    "written", ["0", "-1", "true", "nan", "inf", "'5d'", "'-5s'", "'1e3'", "'9999h'", "''"]
+)
+def test_anything_else_is_no_duration(written: str) -> None:
+    assert 'or with a unit as in "500ms"' in refusal(f"[http]\nlong_poll = {written}")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("limits.sse_bytes", 4096),
+        ("limits.sse_bytes", 4097),
+        ("http.long_poll", 0.25),
+        ("http.long_poll", 90.5),
+    ],
+)
+def test_a_shown_value_reads_back_as_itself(name: str, value: float) -> None:
+    kind = KEYS[name].kind
+    assert kind.read(kind.show(value)) == value
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_the_same_text_means_the_same_in_a_file_in_the_environment_and_as_a_flag(name: str) -> None:
+    setting = KEYS[name]
+    text = setting.kind.show(setting.value(Settings()))
+    section, key = name.split(".")
+    sources = [
+        from_toml(f'[{section}]\n{key} = "{text}"'),
+        load(None, {setting.variable: text}, {}),
+        load(None, {}, {name: text}),
+    ]
+    for loaded in sources:
+        assert loaded.settings == Settings()
+        assert loaded.origins[name] != "default"
+
+
+def test_origins_are_a_list_in_a_file_and_separated_by_commas_elsewhere() -> None:
+    expected = ("https://a.example", "http://localhost:3000")
+    assert one("cors.origins", "['https://a.example', 'http://localhost:3000']") == expected
+    environ = {"URSULA_CORS__ORIGINS": "https://a.example, http://localhost:3000"}
+    assert load(None, environ, {}).settings.cors.origins == expected
+    assert one("cors.origins", "[]") == ()
+    assert load(None, {"URSULA_CORS__ORIGINS": ""}, {}).settings.cors.origins == ()
+
+
+@pytest.mark.parametrize(
+    "written", ["[1]", "['https://a.example/']", "['a.example']", "5", "0", "[['*']]", "false"]
+)
+def test_anything_else_is_no_list_of_origins(written: str) -> None:
+    assert "cors.origins = " in refusal(f"[cors]\norigins = {written}")
+
+
+def test_a_wrong_value_is_refused_with_the_key_the_value_the_source_and_what_is_expected() -> None:
+    assert refusal("[server]\nlog = 'tape'") == (
+        'server.log = "tape" (file given.toml): expected one of file, memory'
+    )
+    assert refusal(URSULA_SERVER__NODE_ID="x") == (
+        'server.node_id = "x" (environment URSULA_SERVER__NODE_ID): expected a whole number, 1 or more'
+    )
+    with pytest.raises(ConfigRefused, match=r"\(flag --log-level\): expected one of debug, info"):
+        load(None, {}, {"logging.level": "loud"})
+
+
+def test_a_value_with_line_breaks_is_still_one_line_of_message() -> None:
+    refusal('[server]\nlog = """a\nb"""')
+
+
+def test_a_wrong_value_that_is_overridden_does_not_matter() -> None:
+    assert from_toml("[server]\nnode_id = 'x'", URSULA_SERVER__NODE_ID="4").settings.server.node_id == 4
+
+
+@pytest.mark.parametrize("written", ["true", "2", "'1'", "1.0"])
+def test_the_version_of_the_file_must_be_one(written: str) -> None:
+    assert from_toml("version = 1").settings == Settings()
+    assert refusal(f"version = {written}").endswith("(file given.toml): expected 1")
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
+    assert refusal("[server]\nlisten_ = 1") == (
+        "unknown key server.listen_ (file given.toml): did you mean server.listen?"
+    )
+    assert "did you mean limits.append_bytes?" in refusal("[limits]\nappend_byte = 1")
+    assert "did you mean server.listen?" in refusal("listen = 'x'")
+    assert "did you mean version?" in refusal("versoin = 1")
+    assert "did you mean server.data_dir?" in refusal(URSULA_SERVER__DATADIR="x")
+
+
+def test_an_unknown_key_that_resembles_nothing_is_refused_with_those_of_its_section() -> None:
+    assert refusal("[cors]\nxyzzy = 1").endswith("known keys are cors.origins")
+    assert "known keys are server.node_id, " in refusal("xyzzy = 1")
+
+
+@pytest.mark.parametrize("section", ["cluster", "cold", "xyzzy"])
+def test_an_unknown_section_is_refused_even_when_it_is_empty(section: str) -> None:
+    known = "known sections are server, http, cors, limits, logging"
+    assert refusal(f"[{section}]") == f"unknown section [{section}] (file given.toml): {known}"
+    assert known in refusal(**{f"URSULA_{section.upper()}__KEY": "1"})
+
+
+def test_a_misspelled_section_is_refused_with_the_nearest_known_one() -> None:
+    assert refusal("[limit]\nconnections = 1").endswith("did you mean limits?")
+
+
+def test_a_section_must_be_a_section() -> None:
+    assert refusal("server = 5") == "server = 5 (file given.toml): expected a section [server]"
+    assert "unknown key storage" in refusal("storage = 5")
+
+
+def test_variables_of_another_form_are_not_settings() -> None:
+    environ = {"URSULA_FOO": "1", "URSULA_FAULT_ROUNDS": "50", "ursula_server__x": "1", "SERVER__LISTEN": "x"}
+    assert load(None, environ, {}).settings == Settings()
+
+
+def test_a_string_may_name_an_environment_variable() -> None:
+    loaded = from_toml(
+        "[server]\nnode_id = '$ID'\nlisten = '$WHERE'\n[cors]\norigins = ['$PAGE', 'http://b']\n",
+        ID="7",
+        WHERE="h:1",
+        PAGE="http://a",
+        URSULA_HTTP__LONG_POLL="$WAIT",
+        WAIT="9s",
+    )
+    settings = loaded.settings
+    assert (settings.server.node_id, str(settings.server.listen)) == (7, "h:1")
+    assert settings.cors.origins == ("http://a", "http://b")
+    assert settings.http.long_poll == 9.0
+    assert loaded.origins["server.node_id"] == "file given.toml"
+
+
+def test_a_missing_variable_is_refused_with_the_key_and_the_variable() -> None:
+    assert refusal("[server]\ndata_dir = '$NOWHERE'") == (
+        'server.data_dir = "$NOWHERE" (file given.toml): environment variable NOWHERE is not set'
+    )
+
+
+def test_a_wrong_value_out_of_a_variable_shows_both() -> None:
+    assert 'server.node_id = "$ID", which is "x" (file' in refusal("[server]\nnode_id = '$ID'", ID="x")
+
+
+@pytest.mark.parametrize(
+    "text", ["hot_payload_backend = 'x'", "[server]\nhot_payload_backend = 1", "[storage]"]
+)
+def test_hot_payload_backend_is_ignored_with_a_warning(text: str) -> None:
+    environ = {"URSULA_STORAGE__HOT_PAYLOAD_BACKEND": "memory"}
+    loaded = from_toml(text, **environ)
+    assert loaded.settings == Settings()
+    assert loaded.warnings[-1] == (
+        "storage.hot_payload_backend (environment URSULA_STORAGE__HOT_PAYLOAD_BACKEND)"
+        " has no effect here and is ignored; remove it"
+    )
+    assert len(loaded.warnings) == (2 if "hot" in text else 1)
+
+
+def test_other_keys_of_storage_are_unknown() -> None:
+    assert refusal("[storage]\nroot = 'x'").startswith("unknown key storage.root")
+
+
+def test_an_append_limit_above_the_inflight_limit_is_warned_about() -> None:
+    (warning,) = from_toml("[limits]\nappend_bytes = '1GiB'").warnings
+    assert warning.startswith("limits.append_bytes (1GiB) is more than limits.inflight_bytes (256MiB)")
+
+
+def test_a_folder_in_the_home_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert one("server.data_dir", "'~/streams'") == Path("/somewhere/streams")
+    assert "expected the path of a folder" in refusal("[server]\ndata_dir = '~nobody-by-that-name/x'")
+    assert "expected the path of a folder" in refusal("[server]\ndata_dir = ''")
+
+
+def test_a_refused_configuration_is_a_refused_start_with_an_exit_code_of_its_own() -> None:
+    assert issubclass(ConfigRefused, StartRefused)
+    assert (StartRefused.exit_code, ConfigRefused.exit_code) == (1, 2)
+
+
+def test_the_page_on_configuration_lists_exactly_the_keys() -> None:
+    rows = re.findall(r"^\| `(\w+\.\w+)` \| (.+?) \| (.*?) \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
+    expected = [(setting.name, setting.default, setting.flag or "", setting.doc) for setting in KEYS.values()]
+    assert [(name, default.strip("`"), flag.strip("`"), doc) for name, default, flag, doc in rows] == expected
+
+
+def test_the_example_of_the_page_is_valid_and_shows_every_key_with_its_default() -> None:
+    (example,) = re.findall(r"^```toml\n(.+?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    loaded = from_toml(example)
+    assert loaded.settings == Settings()
+    assert {name for name, origin in loaded.origins.items() if origin == "default"} == set()
