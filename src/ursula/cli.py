@@ -1,0 +1,183 @@
+"""The `ursula` command: reads the settings, sets up logging, starts the server.
+
+Flags, their help and their defaults come from `config.KEYS`; nothing is decided here but how it is shown.
+"""
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from ursula import __version__, logs
+from ursula.config import FILES_SEARCHED, KEYS, Address, Loaded, StartRefused, load
+
+logger = logging.getLogger(__name__)
+
+app = typer.Typer(
+    name="ursula",
+    help="Durable streams over plain HTTP.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+
+
+def main() -> None:
+    """Runs the command; a refused start is one line on standard error and an exit code, not a traceback."""
+    try:
+        app()
+    except StartRefused as refused:
+        print(f"ursula: {' '.join(str(refused).splitlines())}", file=sys.stderr)
+        sys.exit(refused.exit_code)
+
+
+def _option(name: str) -> Any:
+    """The flag of a setting; its value is read by `config`, so that it is written as in a file."""
+    setting = KEYS[name]
+    text = f"{setting.doc} [dim]Default: {escape(setting.default)}[/dim]"
+    return typer.Option(setting.flag, help=text, metavar=setting.kind.metavar, show_default=False)
+
+
+SEARCHED = ", then ".join(FILES_SEARCHED)
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help=f"Configuration file (TOML). [dim]Default: {SEARCHED}[/dim]",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
+NodeId = Annotated[str | None, _option("server.node_id")]
+Listen = Annotated[str | None, _option("server.listen")]
+Advertise = Annotated[str | None, _option("server.advertise")]
+DataDir = Annotated[str | None, _option("server.data_dir")]
+Log = Annotated[str | None, _option("server.log")]
+LogLevel = Annotated[str | None, _option("logging.level")]
+LogFormat = Annotated[str | None, _option("logging.format")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ursula {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def ursula(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Durable streams over plain HTTP: create, append, read from any offset, tail live."""
+
+
+@app.command()
+def serve(
+    context: typer.Context,
+    *,
+    node_id: NodeId = None,
+    listen: Listen = None,
+    advertise: Advertise = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+    log: Log = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+) -> None:
+    """Run the server until it is told to stop (Ctrl-C or SIGTERM).
+
+    What it acknowledges is on disk, unless --log memory says otherwise.
+
+    Flags win over variables (URSULA_SERVER__LISTEN), variables over the
+    configuration file, the file over the defaults. Run `ursula config show`
+    to see what is in effect and why.
+
+    [bold]Examples[/bold]
+
+      ursula serve
+      ursula serve --listen 0.0.0.0:4437 --data-dir /var/lib/ursula
+      ursula serve --config ursula.toml --log-level debug
+      URSULA_LIMITS__APPEND_BYTES=8MiB ursula serve
+    """
+    loaded = _loaded(context)
+    logs.configure(loaded.settings.logging.level, loaded.settings.logging.format)
+    for warning in loaded.warnings:
+        logger.warning(warning)
+    from ursula.http.server import run  # it takes a while, and only this command needs it
+
+    raise typer.Exit(run(loaded.settings))
+
+
+@config_app.callback()
+def configuration() -> None:
+    """Look at the configuration."""
+
+
+@config_app.command()
+def show(
+    context: typer.Context,
+    *,
+    node_id: NodeId = None,
+    listen: Listen = None,
+    advertise: Advertise = None,
+    data_dir: DataDir = None,
+    config: Config = None,
+    log: Log = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the effective configuration, and where each value came from.
+
+    [bold]Examples[/bold]
+
+      ursula config show
+      ursula config show --config ursula.toml --json
+    """
+    loaded = _loaded(context)
+    for warning in loaded.warnings:
+        print(f"ursula: warning: {warning}", file=sys.stderr)
+    if as_json:
+        typer.echo(json.dumps(_as_json(loaded), indent=2))
+    else:
+        _print_table(loaded)
+
+
+def _loaded(context: typer.Context) -> Loaded:
+    flagged = ((name, setting.flag) for name, setting in KEYS.items() if setting.flag)
+    flags = {name: context.params[flag.lstrip("-").replace("-", "_")] for name, flag in flagged}
+    return load(context.params["config"], os.environ, flags)
+
+
+def _as_json(loaded: Loaded) -> dict[str, dict[str, object]]:
+    shown = {}
+    for name, setting in KEYS.items():
+        value = setting.value(loaded.settings)
+        plain = str(value) if isinstance(value, Address | Path) else value
+        shown[name] = {"value": plain, "from": loaded.origins[name]}
+    return shown
+
+
+def _print_table(loaded: Loaded) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("key", "value", "from"):
+        table.add_column(title, overflow="fold")
+    for name, setting in KEYS.items():
+        origin = loaded.origins[name]
+        shown = setting.kind.show(setting.value(loaded.settings))
+        table.add_row(name, Text(shown), Text(origin, style="dim" if origin == "default" else ""))
+    # In a pipe, lines are for other programs: they are not folded.
+    width = None if sys.stdout.isatty() else 10_000
+    Console(highlight=False, width=width).print(table)
