@@ -1,0 +1,71 @@
+# make serve   a durable stream server on http://127.0.0.1:4437
+# make test    everything that must be green before a change goes in
+# make faults  more rounds of kill -9
+# make bench   what it costs, against others
+#
+# Nothing is installed outside this folder but Debian packages that are missing.
+
+PYTHON ?= python3
+ARGS ?=
+
+PIP := .venv/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt
+NPM := npm install --no-audit --no-fund --no-package-lock --loglevel=error
+PINS := pyproject.toml constraints.txt
+
+.DELETE_ON_ERROR:
+.PHONY: install serve test lint faults bench node clean
+
+install: .venv/install.stamp
+
+serve: .venv/install.stamp
+	@.venv/bin/ursula serve $(ARGS)
+
+test: lint node
+	@scripts/debian-packages util-linux
+	.venv/bin/pytest $(ARGS)
+
+lint: .venv/test.stamp
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+
+faults: .venv/test.stamp
+	@scripts/debian-packages util-linux
+	URSULA_FAULT_ROUNDS=50 .venv/bin/pytest tests/faults $(ARGS)
+
+bench: .venv/bench.stamp bench/node_modules/install.stamp
+	@scripts/debian-packages wrk
+	.venv/bin/python -m bench $(ARGS)
+
+node: tests/conformance/node_modules/install.stamp
+
+clean:
+	rm -rf .venv tests/conformance/node_modules bench/node_modules
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is as new as what it was made from, so nothing is installed twice and a second start needs no network.
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "Python 3.11 or newer is needed as '$(PYTHON)'; name another one: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || scripts/debian-packages python3-venv
+	$(PYTHON) -m venv .venv
+
+.venv/install.stamp: $(PINS) | .venv/bin/python
+	$(PIP) -e .
+	@touch $@
+
+.venv/test.stamp: .venv/install.stamp
+	$(PIP) -e '.[test]'
+	@touch $@
+
+.venv/bench.stamp: .venv/install.stamp
+	$(PIP) -e '.[bench]'
+	@touch $@
+
+%/node_modules/install.stamp: %/package.json
+	@command -v npm >/dev/null \
+		|| { echo "Node.js is needed for this, type: sudo apt-get install nodejs npm" >&2; exit 1; }
+	cd $* && $(NPM)
+	@touch $@
