@@ -1,0 +1,80 @@
+"""The log in memory: the whole contract except durability. For tests and as the speed baseline."""
+
+from collections.abc import Awaitable, Callable
+from weakref import WeakSet
+
+from ursula.log.follower import Follower
+from ursula.log.seam import GENERATION_SHIFT, AppendRetryable, Entry, Trimmed
+
+
+class MemoryLog:
+    """Keeps entries until the process ends."""
+
+    def __init__(self, generation: int = 1) -> None:
+        self._base = self._tail = self._first = generation << GENERATION_SHIFT
+        self._entries: list[Entry] = []
+        self._followers: WeakSet[Follower] = WeakSet()
+        self._closed = False
+
+    @property
+    def known_tail(self) -> int:
+        """The position of the last entry, or the one before the first."""
+        return self._tail
+
+    @property
+    def first(self) -> int:
+        """The position before the first entry that is kept."""
+        return self._first
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all payloads that are kept."""
+        return sum(len(entry.payload) for entry in self._entries)
+
+    async def append(self, payload: bytes) -> int:
+        """Keep the payload and return its position."""
+        if self._closed:
+            raise AppendRetryable("the log is closed")
+        self._tail += 1
+        entry = Entry(self._tail, payload)
+        self._entries.append(entry)
+        for follower in self._followers:
+            follower.offer(entry)
+        return entry.position
+
+    def follow(self, after: int) -> Follower:
+        """Entries after a position, then live ones."""
+        follower = Follower(after, self._open_stored)
+        self._followers.add(follower)
+        if self._closed:
+            follower.end()
+        return follower
+
+    async def tail(self) -> int:
+        """The position of the last entry."""
+        return self._tail
+
+    async def trim(self, upto: int) -> None:
+        """Forget the entries at or below a position."""
+        upto = min(upto, self._tail)
+        if upto > self._first:
+            del self._entries[: upto - self._first]
+            self._first = upto
+
+    async def close(self) -> None:
+        """Take no more entries and end the followers."""
+        self._closed = True
+        for follower in self._followers:
+            follower.end()
+
+    def _open_stored(self, after: int) -> Callable[[], Awaitable[list[Entry]]]:
+        first, entries = self._first, self._entries[max(0, after - self._first) :]
+
+        async def stored() -> list[Entry]:
+            if after < first and first != self._base:
+                raise Trimmed(after, first)
+            piece = entries[:]
+            entries.clear()
+            return piece
+
+        return stored
