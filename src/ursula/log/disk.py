@@ -1,0 +1,136 @@
+"""The seam to the disk: everything the file log does to files goes through it, so that a test can lose power.
+
+A failure is an OSError. Nothing is durable before `sync` (contents) or `sync_directory` (names) returned.
+"""
+
+import os
+from contextlib import suppress
+from typing import Protocol
+
+
+class Disk(Protocol):
+    """Files by descriptor, folders by path."""
+
+    def create(self, path: str) -> int:
+        """Open a new file; FileExistsError if the name is taken."""
+        ...
+
+    def open(self, path: str) -> int:
+        """Open an existing file for reading and writing."""
+        ...
+
+    def close(self, file: int) -> None:
+        """Let go of an open file."""
+        ...
+
+    def write(self, file: int, data: bytes, offset: int) -> None:
+        """Write all of the data at a byte."""
+        ...
+
+    def read(self, file: int, length: int, offset: int) -> bytes:
+        """Read from a byte; shorter than asked only at the end of the file."""
+        ...
+
+    def sync(self, file: int) -> None:
+        """Make the contents of a file durable."""
+        ...
+
+    def truncate(self, file: int, size: int) -> None:
+        """Cut a file to a size."""
+        ...
+
+    def preallocate(self, file: int, size: int) -> None:
+        """Reserve room up to a size; the new bytes read as zero."""
+        ...
+
+    def size(self, file: int) -> int:
+        """The size of an open file."""
+        ...
+
+    def list(self, directory: str) -> list[str]:
+        """The names in a folder, in no order."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a name."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Move a name over another."""
+        ...
+
+    def sync_directory(self, directory: str) -> None:
+        """Make the names in a folder durable."""
+        ...
+
+    def make_directory(self, directory: str) -> None:
+        """Make a folder and those above it, each durable in its parent."""
+        ...
+
+
+class RealDisk:
+    """The disk of this machine."""
+
+    def create(self, path: str) -> int:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
+    def open(self, path: str) -> int:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def close(self, file: int) -> None:
+        os.close(file)
+
+    def write(self, file: int, data: bytes, offset: int) -> None:
+        written = os.pwrite(file, data, offset)
+        while written < len(data):
+            written += os.pwrite(file, memoryview(data)[written:], offset + written)
+
+    def read(self, file: int, length: int, offset: int) -> bytes:
+        data = os.pread(file, length, offset)
+        while len(data) < length and (more := os.pread(file, length - len(data), offset + len(data))):
+            data += more
+        return data
+
+    def sync(self, file: int) -> None:
+        os.fdatasync(file)
+
+    def truncate(self, file: int, size: int) -> None:
+        os.ftruncate(file, size)
+
+    def preallocate(self, file: int, size: int) -> None:
+        os.posix_fallocate(file, 0, size)
+
+    def size(self, file: int) -> int:
+        return os.fstat(file).st_size
+
+    def list(self, directory: str) -> list[str]:
+        return os.listdir(directory)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def sync_directory(self, directory: str) -> None:
+        file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+    def make_directory(self, directory: str) -> None:
+        parent = os.path.dirname(os.path.abspath(directory))
+        if os.path.isdir(directory):
+            # Whoever made it may have died before syncing; a parent we may not read was made by someone else.
+            with suppress(PermissionError):
+                self.sync_directory(parent)
+            return
+        if not os.path.isdir(parent):
+            self.make_directory(parent)
+        with suppress(FileExistsError):
+            os.mkdir(directory)
+        self.sync_directory(parent)
+
+
+REAL_DISK = RealDisk()

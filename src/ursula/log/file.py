@@ -1,0 +1,194 @@
+"""The log on a local disk: a thread that writes, and an event loop that hands on what became durable.
+
+The loop owns what readers see (segments, tail, followers); the thread owns the end of the last file. They
+speak through a queue one way and `call_soon_threadsafe` the other, in order: a segment is known to the loop
+before an entry in it, and an entry only after it was synced.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from weakref import WeakSet
+
+from ursula.log.disk import REAL_DISK, Disk
+from ursula.log.follower import Follower
+from ursula.log.recovery import recover
+from ursula.log.seam import (
+    GENERATION_SHIFT,
+    AppendFailed,
+    AppendRetryable,
+    AppendUnknown,
+    Entry,
+    LogDamaged,
+    Trimmed,
+)
+from ursula.log.segment import Segment
+from ursula.log.stored import RESTORE_HINT, StoredEntries
+from ursula.log.writer import Writer
+
+SEGMENT_BYTES = 64 * 1024 * 1024
+
+_COUNTER_MASK = (1 << GENERATION_SHIFT) - 1
+_Waiting = tuple[bytes, asyncio.Future[int]]
+
+
+class FileLog:
+    """A log in a folder of segment files. Made by `open`, used on the event loop that opened it."""
+
+    def __init__(
+        self, disk: Disk, directory: str, segments: list[Segment], tail: int, writer: Writer
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._segments = segments
+        self._tail = tail
+        self._writer = writer
+        self._loop = asyncio.get_running_loop()
+        self._followers: WeakSet[Follower] = WeakSet()
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._trimming = asyncio.Lock()
+        self._closed = False
+        writer.announce = self._announce
+        self._thread = Thread(target=self._write_all, name="ursula-log", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    async def open(
+        cls,
+        directory: str | os.PathLike[str],
+        *,
+        generation: int = 1,
+        segment_bytes: int = SEGMENT_BYTES,
+        disk: Disk = REAL_DISK,
+    ) -> "FileLog":
+        """Open the log in a folder, or begin one; LogDamaged if it cannot be read as it must be."""
+        folder = os.fspath(directory)
+
+        def start() -> tuple[list[Segment], int, Writer]:
+            found = recover(disk, folder, generation, segment_bytes)
+            writer = Writer(disk, folder, generation, segment_bytes, found)
+            writer.begin_if_sealed()
+            return found.segments, found.position, writer
+
+        segments, tail, writer = await asyncio.to_thread(start)
+        return cls(disk, folder, segments, tail, writer)
+
+    @property
+    def known_tail(self) -> int:
+        """The position of the last synced entry, or the one before the first."""
+        return self._tail
+
+    @property
+    def first(self) -> int:
+        """The position before the first entry that is kept."""
+        return self._segments[0].header.previous
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all segments, without room reserved in the last."""
+        return sum(segment.length for segment in self._segments)
+
+    async def append(self, payload: bytes) -> int:
+        """Make the payload durable and return its position, or raise an AppendFailed."""
+        if self._closed:
+            raise AppendRetryable("the log is closed")
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._queue.put((payload, future))
+        return await future
+
+    def follow(self, after: int) -> Follower:
+        """Entries after a position, then live ones; raises Trimmed or LogDamaged while it is read."""
+        follower = Follower(after, self._open_stored)
+        self._followers.add(follower)
+        if self._closed:
+            follower.end()
+        return follower
+
+    async def tail(self) -> int:
+        """The position of the last synced entry."""
+        return self._tail
+
+    async def trim(self, upto: int) -> None:
+        """Remove the segments whose entries are all at or below a position, except the last segment."""
+        async with self._trimming:
+            while len(self._segments) > 1 and self._segments[1].header.previous <= upto:
+                # Gone for readers first, so that one who finds the file missing knows why.
+                oldest = self._segments.pop(0)
+                try:
+                    await asyncio.to_thread(self._remove, oldest.path)
+                except OSError:
+                    self._segments.insert(0, oldest)
+                    raise
+
+    async def close(self) -> None:
+        """Write what is queued, then let go of the files and end the followers."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        for follower in self._followers:
+            follower.end()
+
+    def _remove(self, path: str) -> None:
+        # Each name is gone for good before the next goes: a crash must not leave a gap.
+        with suppress(FileNotFoundError):
+            self._disk.unlink(path)
+        self._disk.sync_directory(self._directory)
+
+    def _open_stored(self, after: int) -> Callable[[], Awaitable[list[Entry]]]:
+        first = self.first
+        entries = StoredEntries(self._disk, self._segments.copy(), after, self._tail)
+
+        async def stored() -> list[Entry]:
+            # Nothing was ever trimmed from a log that still begins with its first counter.
+            if after < first and first & _COUNTER_MASK:
+                raise Trimmed(after, first)
+            try:
+                return await asyncio.to_thread(entries.read)
+            except FileNotFoundError as error:
+                if after < self.first:
+                    raise Trimmed(after, self.first) from None
+                where, problem = f"after position {after}", "the segment is gone"
+                raise LogDamaged(error.filename, where, problem, RESTORE_HINT) from error
+
+        return stored
+
+    def _announce(self, segment: Segment) -> None:
+        self._loop.call_soon_threadsafe(self._add_segment, segment)
+
+    def _add_segment(self, segment: Segment) -> None:
+        if self._segments[-1].path == segment.path:
+            # Its first record failed, and the file was made anew.
+            self._segments.pop()
+        self._segments.append(segment)
+
+    def _write_all(self) -> None:
+        # The loop may be gone when nobody closed the log; then there is nobody left to tell.
+        with suppress(RuntimeError):
+            while (waiting := self._queue.get()) is not None:
+                payload, future = waiting
+                try:
+                    entry = Entry(self._writer.append(payload), payload)
+                except AppendFailed as failure:
+                    self._loop.call_soon_threadsafe(self._fail, future, failure)
+                except Exception as error:
+                    self._writer.stop(repr(error))
+                    self._loop.call_soon_threadsafe(self._fail, future, AppendUnknown(repr(error)))
+                else:
+                    self._loop.call_soon_threadsafe(self._land, future, entry, self._writer.end)
+        self._writer.close()
+
+    def _land(self, future: asyncio.Future[int], entry: Entry, end: int) -> None:
+        self._tail = entry.position
+        self._segments[-1].length = end
+        if not future.done():
+            future.set_result(entry.position)
+        for follower in self._followers:
+            follower.offer(entry)
+
+    def _fail(self, future: asyncio.Future[int], failure: AppendFailed) -> None:
+        if not future.done():
+            future.set_exception(failure)

@@ -1,0 +1,172 @@
+"""Opening a folder of segments after any end of the process before: what is kept, cut off, or refused.
+
+Only the last segment can be half written, so only there is a bad record taken for a torn tail, and only if
+no record follows it. Everything that is kept is synced before anyone sees it: a record that survived only
+in the page cache must not be shown and then vanish.
+"""
+
+import os
+import re
+from itertools import pairwise
+from typing import NamedTuple
+
+from ursula.log.disk import Disk
+from ursula.log.record import (
+    FORMAT_VERSION,
+    RECORD_HEADER_BYTES,
+    RECORD_MAGIC,
+    RECORD_OVERHEAD_BYTES,
+    SEGMENT_HEADER_BYTES,
+    SegmentHeader,
+    UnknownVersion,
+    decode_record_header,
+    decode_segment_header,
+)
+from ursula.log.seam import GENERATION_SHIFT, LogDamaged
+from ursula.log.segment import PIECE_BYTES, Segment, SegmentReader, reserve
+from ursula.log.stored import RESTORE_HINT
+
+_SEGMENT_NAME = re.compile(r"\d{20}\.log")
+_COUNTER_MASK = (1 << GENERATION_SHIFT) - 1
+
+
+class Recovered(NamedTuple):
+    """A log as it was found: its segments, the last of them open, and its last record."""
+
+    segments: list[Segment]
+    file: int | None
+    position: int
+    chain: int
+
+
+def recover(disk: Disk, directory: str, generation: int, segment_bytes: int) -> Recovered:
+    """Check a folder, cut a torn tail, make what is left durable."""
+    disk.make_directory(directory)
+    paths = [os.path.join(directory, name) for name in disk.list(directory) if _SEGMENT_NAME.fullmatch(name)]
+    paths.sort()
+    if paths:
+        _check_generation(paths[-1], generation)
+    segments = [_load(disk, path) for path in paths[:-1]]
+    if paths and not _remove_unborn(disk, directory, paths[-1], alone=not segments):
+        segments.append(_load(disk, paths[-1]))
+    _check_order(segments)
+    if not segments:
+        disk.sync_directory(directory)
+        return Recovered([], None, generation << GENERATION_SHIFT, 0)
+    return _recover_last(disk, directory, segments, segment_bytes)
+
+
+def _recover_last(disk: Disk, directory: str, segments: list[Segment], segment_bytes: int) -> Recovered:
+    last = segments[-1]
+    reader = SegmentReader(disk, last.path, last.header)
+    while reader.read():
+        pass
+    file = disk.open(last.path)
+    try:
+        if _is_torn(disk, file, reader):
+            disk.truncate(file, reader.offset)
+        reserve(disk, file, reader.offset, segment_bytes)
+        disk.sync(file)
+        disk.sync_directory(directory)
+    except BaseException:
+        disk.close(file)
+        raise
+    last.length = reader.offset
+    return Recovered(segments, file, reader.position, reader.chain)
+
+
+def _check_generation(path: str, generation: int) -> None:
+    found = _first_by_name(path) >> GENERATION_SHIFT
+    if found > generation:
+        problem = f"the log is already in generation {found}, but generation {generation} was asked for"
+        hint = "This folder is newer than the state beside it: use the two that belong together."
+        raise LogDamaged(path, f"position {_first_by_name(path)}", problem, hint)
+
+
+def _check_order(segments: list[Segment]) -> None:
+    for segment in segments:
+        if segment.header.first != _first_by_name(segment.path):
+            problem = f"the header says its first position is {segment.header.first}, the name says otherwise"
+            raise LogDamaged(segment.path, "the segment header", problem, "Give the file its name back.")
+    for older, newer in pairwise(segments):
+        if newer.header.previous < older.header.previous or newer.header.generation < older.header.generation:
+            problem = f"the header goes back behind {older.path}"
+            raise LogDamaged(newer.path, "the segment header", problem, RESTORE_HINT)
+
+
+def _load(disk: Disk, path: str) -> Segment:
+    header, size = _read_header(disk, path)
+    if header is None:
+        raise LogDamaged(path, "the segment header", "the segment header is damaged", RESTORE_HINT)
+    return Segment(path, header, size)
+
+
+def _read_header(disk: Disk, path: str) -> tuple[SegmentHeader | None, int]:
+    file = disk.open(path)
+    try:
+        return decode_segment_header(disk.read(file, SEGMENT_HEADER_BYTES, 0)), disk.size(file)
+    except UnknownVersion as error:
+        problem = f"written in log format {error.version}, this ursula reads up to {FORMAT_VERSION}"
+        raise LogDamaged(path, "the segment header", problem, "Use a newer ursula.") from None
+    finally:
+        disk.close(file)
+
+
+def _remove_unborn(disk: Disk, directory: str, path: str, *, alone: bool) -> bool:
+    """Remove a last segment that was being created when the process died: its header is torn."""
+    header, _ = _read_header(disk, path)
+    if header is not None:
+        return False
+    first = _first_by_name(path)
+    file = disk.open(path)
+    try:
+        found = _find_record(disk, file, 0, first - 1)
+    finally:
+        disk.close(file)
+    if found is not None:
+        problem = f"the segment header is damaged, but a record follows at byte {found}"
+        raise LogDamaged(path, "the segment header", problem, RESTORE_HINT)
+    if alone and first & _COUNTER_MASK != 1:
+        problem = "the segment header is damaged and the segment before it is missing"
+        raise LogDamaged(path, "the segment header", problem, RESTORE_HINT)
+    disk.unlink(path)
+    disk.sync_directory(directory)
+    return True
+
+
+def _is_torn(disk: Disk, file: int, reader: SegmentReader) -> bool:
+    """Whether there is anything after the valid records; LogDamaged if it is more than a torn record."""
+    header = decode_record_header(disk.read(file, RECORD_HEADER_BYTES, reader.offset), 0)
+    # A payload may look like a record, so the search begins behind it where its length is known.
+    known = header is not None and header.position == reader.expected
+    skipped = RECORD_OVERHEAD_BYTES + header.payload_bytes if header and known else 0
+    found = _find_record(disk, file, reader.offset + skipped, reader.expected - 1)
+    if found is not None:
+        problem = f"a damaged record is followed by another at byte {found}"
+        where = f"position {reader.expected}, byte {reader.offset}"
+        raise LogDamaged(reader.path, where, problem, RESTORE_HINT)
+    pieces = range(reader.offset, disk.size(file), PIECE_BYTES)
+    return any(_has_content(disk.read(file, PIECE_BYTES, offset)) for offset in pieces)
+
+
+def _find_record(disk: Disk, file: int, start: int, last: int) -> int | None:
+    """The byte of a record header at or after `start` whose position could follow the last valid one."""
+    size = disk.size(file)
+    highest = last + 1 + size // RECORD_OVERHEAD_BYTES
+    for offset in range(start, size, PIECE_BYTES):
+        data = disk.read(file, PIECE_BYTES + RECORD_HEADER_BYTES - 1, offset)
+        at = data.find(RECORD_MAGIC)
+        while at != -1:
+            header = decode_record_header(data, at)
+            if header and last < header.position <= highest:
+                return offset + at
+            at = data.find(RECORD_MAGIC, at + 1)
+    return None
+
+
+def _has_content(data: bytes) -> bool:
+    return data != bytes(len(data))
+
+
+def _first_by_name(path: str) -> int:
+    return int(os.path.basename(path).removesuffix(".log"))

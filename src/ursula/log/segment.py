@@ -1,0 +1,107 @@
+"""One segment file: its name, how it comes to be, and how its records are read and checked."""
+
+import errno
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ursula.log.disk import Disk
+from ursula.log.record import (
+    RECORD_OVERHEAD_BYTES,
+    SEGMENT_HEADER_BYTES,
+    SegmentHeader,
+    decode_record,
+    decode_record_header,
+    encode_segment_header,
+)
+from ursula.log.seam import Entry
+
+PIECE_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class Segment:
+    """A segment of an open log; `length` is what its records take, as far as it is known."""
+
+    path: str
+    header: SegmentHeader
+    length: int
+
+
+def segment_path(directory: str, first: int) -> str:
+    """Where the segment that begins with a position is."""
+    return os.path.join(directory, f"{first:020}.log")
+
+
+def create_segment(disk: Disk, directory: str, header: SegmentHeader, room_bytes: int) -> int:
+    """Make an empty segment durable, name and header, and return it open."""
+    path = segment_path(directory, header.first)
+    # The name can only be taken by what an earlier attempt left, which holds no acknowledged record.
+    with suppress(FileNotFoundError):
+        disk.unlink(path)
+    file = disk.create(path)
+    try:
+        disk.write(file, encode_segment_header(header), 0)
+        reserve(disk, file, SEGMENT_HEADER_BYTES, room_bytes)
+        disk.sync(file)
+        disk.sync_directory(directory)
+    except OSError:
+        disk.close(file)
+        with suppress(OSError):
+            disk.unlink(path)
+            disk.sync_directory(directory)
+        raise
+    return file
+
+
+def reserve(disk: Disk, file: int, length: int, room_bytes: int) -> None:
+    """Preallocate a segment where the file system can; a log without it works, only slower."""
+    if room_bytes <= disk.size(file):
+        return
+    try:
+        disk.preallocate(file, room_bytes)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENOSPC, errno.EINVAL):
+            raise
+        disk.truncate(file, length)
+
+
+class SegmentReader:
+    """Reads the records of a segment in order, each checked against the one before it."""
+
+    def __init__(self, disk: Disk, path: str, header: SegmentHeader) -> None:
+        self._disk = disk
+        self.path = path
+        self.offset = SEGMENT_HEADER_BYTES
+        self.position = header.previous
+        self.expected = header.first
+        self.chain = header.chain
+
+    def read(self, upto: int | None = None) -> list[Entry]:
+        """The next entries, about a mebibyte; none after `upto` or where the valid records end."""
+        if upto is not None and self.position >= upto:
+            return []
+        # Opened for each piece, so that a follower that is dropped half way leaves nothing open.
+        file = self._disk.open(self.path)
+        try:
+            data = self._disk.read(file, PIECE_BYTES, self.offset)
+            header = decode_record_header(data, 0)
+            if header and header.payload_bytes + RECORD_OVERHEAD_BYTES > len(data):
+                data = self._disk.read(file, header.payload_bytes + RECORD_OVERHEAD_BYTES, self.offset)
+        finally:
+            self._disk.close(file)
+        return self._parse(data, upto)
+
+    def _parse(self, data: bytes, upto: int | None) -> list[Entry]:
+        entries: list[Entry] = []
+        at = 0
+        while upto is None or self.position < upto:
+            decoded = decode_record(data, at, self.chain)
+            if decoded is None or decoded[0].position != self.expected:
+                break
+            entry, self.chain = decoded
+            entries.append(entry)
+            self.position, self.expected = entry.position, entry.position + 1
+            at += RECORD_OVERHEAD_BYTES + len(entry.payload)
+        self.offset += at
+        return entries
