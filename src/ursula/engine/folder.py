@@ -1,0 +1,103 @@
+"""The data folder: who it belongs to, which format it has, and who is using it now."""
+
+import errno
+import fcntl
+import os
+import secrets
+from pathlib import Path
+
+import msgspec
+
+FORMAT = 1
+
+
+class FolderRefused(Exception):
+    """The data folder cannot be used; the text says why and what to do."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What `ursula.json` says of the data beside it."""
+
+    format: int
+    cluster: str
+    generation: int
+    groups: int
+
+
+class DataFolder:
+    """A data folder that this process, and no other, has open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise FolderRefused(f"cannot write to the data folder {path}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise FolderRefused(f"cannot lock the data folder {path}: {error.strerror}") from None
+            raise FolderRefused(
+                f"the data folder {path} is in use by another process: stop it, or choose another --data-dir"
+            ) from None
+        try:
+            self.identity = self._read() or self._create()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let others use it."""
+        os.close(self._lock)
+
+    def log_path(self, group: int) -> Path:
+        """Where the log of a group lies."""
+        return self.path / "log" / f"g{group}"
+
+    def _read(self) -> Identity | None:
+        file = self.path / "ursula.json"
+        try:
+            text = file.read_bytes()
+            found = msgspec.json.decode(text, type=dict[str, object]).get("format")
+            if isinstance(found, int) and found > FORMAT:
+                raise FolderRefused(
+                    f"the data folder {self.path} has format {found}, and this version of ursula reads "
+                    f"format {FORMAT}: start a newer version"
+                )
+            return msgspec.json.decode(text, type=Identity)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise FolderRefused(
+                f"{file} cannot be read ({error}): put it back from a backup, or choose another --data-dir"
+            ) from None
+
+    def _create(self) -> Identity:
+        if (self.path / "log").exists():
+            raise FolderRefused(
+                f"the data folder {self.path} has a log but no ursula.json: put that file back from a backup"
+            )
+        identity = Identity(FORMAT, secrets.token_hex(8), 1, 1)
+        temporary = self.path / "ursula.json.new"
+        try:
+            with temporary.open("wb") as file:
+                file.write(msgspec.json.encode(identity) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(self.path / "ursula.json")
+            _sync_folder(self.path)
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            raise FolderRefused(f"cannot write to the data folder {self.path}: {error.strerror}") from None
+        return identity
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

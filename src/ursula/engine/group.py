@@ -1,0 +1,353 @@
+"""A running group: its log, its state, and the requests in between.
+
+One event loop owns a group; nothing here may be called from another thread. A command is proposed
+with a callback: it joins the next batch, the batch becomes one log entry, the entry comes back
+through `follow`, is applied, and the callbacks get their outcomes. While one batch is being made
+durable the next one gathers; there is no timer.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+
+from ..log.seam import AppendFailed, AppendUnknown, Log
+from ..model import entry as entries
+from ..model.commands import AnyCommand, Create, CreateBucket, Expire
+from ..model.outcomes import AnyOutcome, Appended, Created, Description, Ended, Page, Refused
+from ..model.state import State
+from .clock import Clock
+from .expiry import Expiry
+from .failures import Failure, OutcomeUnknown, Unavailable
+from .watchers import Watchers
+
+BATCH_COMMANDS_MAX = 1024
+BATCH_BYTES_MAX = 1024 * 1024
+SLICE_SECONDS = 0.005
+
+Done = Callable[[AnyOutcome | Failure], None]
+
+logger = logging.getLogger(__name__)
+
+
+class Batch:
+    """Commands on their way through the log, with those who wait for them."""
+
+    __slots__ = ("at", "commands", "dones", "payload")
+
+    def __init__(self, at: int, commands: list[AnyCommand], dones: list[Done | None], payload: bytes) -> None:
+        self.at = at
+        self.commands = commands
+        self.dones = dones
+        self.payload = payload
+
+
+class Group:
+    """One log and one state machine."""
+
+    def __init__(self, number: int, log: Log, clock: Clock, start: int) -> None:
+        self.number = number
+        self.log = log
+        self.state = State(number)
+        self.applied = start
+        self.watchers = Watchers()
+        self.recovered = False
+        self.replay_target = start
+        self._start = start
+        self._clock = clock
+        self._expiry = Expiry(self.state)
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._proposer = secrets.randbits(63)
+        self._commands: list[AnyCommand] = []
+        self._dones: list[Done | None] = []
+        self._sizes: list[int] = []
+        self._gathering: asyncio.Future[None] | None = None
+        self._in_flight: deque[Batch] = deque()
+        self._proposed = 0
+        self._finished = 0
+        self._waiting: list[tuple[int, int, Callable[[], None]]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    # Life
+
+    async def run(self) -> None:
+        """Replay the log, then serve until `stop`. Raises what made the group unable to go on."""
+        self.replay_target = await self.log.tail()
+        self._note_recovery()
+        self._tasks = [asyncio.create_task(self._apply_entries()), asyncio.create_task(self._write_batches())]
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+
+    async def stop(self) -> None:
+        """Finish what was proposed, then close the log."""
+        self._stopping = True
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        if self.recovered:
+            settled = asyncio.Event()
+            self._when(self._proposed, 0, settled.set)
+            await settled.wait()
+        await self.log.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def progress(self) -> float:
+        """How much of the log has been replayed, from 0 to 1."""
+        span = self.replay_target - self._start
+        return 1.0 if self.recovered or span <= 0 else min(1.0, (self.applied - self._start) / span)
+
+    # Writing
+
+    def propose(self, command: AnyCommand, done: Done, size: int = 0, unsplit: str | None = None) -> None:
+        """Have a command decided; `done` gets its outcome, perhaps before this returns.
+
+        What the applied state already refuses is answered without being logged, once everything
+        before it is applied. `unsplit`: see `decide_append`.
+        """
+        if self._stopping or not self.recovered:
+            done(Unavailable("the server is stopping" if self._stopping else "the log is being replayed"))
+            return
+        if self._expiry and not isinstance(command, CreateBucket):
+            overdue = self._overdue(command)
+            if overdue is not None:
+                self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, unsplit)), 0)
+                return
+        outcome = self.state.look(command, unsplit)
+        if outcome is None:
+            self._enqueue(command, done, size)
+        elif self._finished == self._proposed and self.is_current:
+            done(outcome)
+        else:
+            self._when_settled(lambda: self._decide_again(command, done, size, unsplit))
+
+    def _decide_again(self, command: AnyCommand, done: Done, size: int, unsplit: str | None) -> None:
+        outcome = self.state.look(command, unsplit)
+        if outcome is None:
+            self._enqueue(command, done, size)
+        else:
+            done(outcome)
+
+    def _enqueue(self, command: AnyCommand, done: Done | None, size: int) -> None:
+        self._commands.append(command)
+        self._dones.append(done)
+        self._sizes.append(size)
+        self._proposed += 1
+        if self._gathering is not None:
+            self._gathering.set_result(None)
+            self._gathering = None
+
+    def _overdue(self, command: AnyCommand) -> Expire | None:
+        now = self._clock()
+        found = self._expiry.overdue(command.bucket, command.stream, now)  # type: ignore[union-attr]
+        if found is None and isinstance(command, Create) and command.fork is not None:
+            found = self._expiry.overdue(command.bucket, command.fork.source, now)
+        return found
+
+    async def _write_batches(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            if not self._commands:
+                self._gathering = loop.create_future()
+                await self._gathering
+            batch = self._take()
+            self._in_flight.append(batch)
+            try:
+                await self.log.append(batch.payload)
+            except AppendFailed as error:
+                self._in_flight.remove(batch)
+                self._fail(batch, error)
+
+    def _take(self) -> Batch:
+        """The next batch: everything that waits, within the limits; one larger command goes alone."""
+        count, size = 0, 0
+        for item in self._sizes[:BATCH_COMMANDS_MAX]:
+            size += item
+            if count and size > BATCH_BYTES_MAX:
+                break
+            count += 1
+        commands, dones = self._commands, self._dones
+        if count == len(commands):
+            self._commands, self._dones, self._sizes = [], [], []
+        else:
+            self._commands, self._dones, self._sizes = commands[count:], dones[count:], self._sizes[count:]
+            del commands[count:], dones[count:]
+        at = self._clock()
+        return Batch(at, commands, dones, entries.encode(self._proposer, at, commands))
+
+    def _fail(self, batch: Batch, error: AppendFailed) -> None:
+        logger.error("the log did not take a batch: %s", error)
+        kind = OutcomeUnknown if isinstance(error, AppendUnknown) else Unavailable
+        self._finish(batch.dones, [kind(str(error))] * len(batch.dones))
+
+    # Applying
+
+    async def _apply_entries(self) -> None:
+        slice_end = time.perf_counter() + SLICE_SECONDS
+        async for position, payload in self.log.follow(self.applied):
+            if self._in_flight and self._in_flight[0].payload == payload:
+                batch = self._in_flight.popleft()
+                self._apply(position, batch.at, batch.commands, batch.dones)
+            else:
+                _, at, commands = entries.decode(payload)
+                self._apply(position, at, commands, None)
+                if not self.recovered:
+                    self._note_recovery()
+            if time.perf_counter() > slice_end:
+                await asyncio.sleep(0)
+                slice_end = time.perf_counter() + SLICE_SECONDS
+
+    def _apply(
+        self, position: int, at: int, commands: list[AnyCommand], dones: list[Done | None] | None
+    ) -> None:
+        state = self.state
+        state.begin(position, at)
+        apply = state.apply
+        outcomes = [apply(command, index) for index, command in enumerate(commands)]
+        self.applied = position
+        touched: dict[str, None] = {}
+        watched = bool(self.watchers)
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if isinstance(outcome, Appended):
+                if watched:
+                    touched[outcome.incarnation] = None
+            elif isinstance(outcome, Created):
+                if outcome.new and outcome.deadline is not None and isinstance(command, Create):
+                    self._look_after(command.bucket, command.stream)
+            elif isinstance(outcome, Ended):
+                self._expiry.forget(outcome.incarnation)
+                touched[outcome.incarnation] = None
+        if dones is not None:
+            self._finish(dones, outcomes)
+        elif self._waiting:
+            self._run_waiting()
+        for incarnation in touched:
+            self.watchers.wake(incarnation)
+
+    def _finish(self, dones: list[Done | None], outcomes: list[AnyOutcome] | list[Failure]) -> None:
+        self._finished += len(dones)
+        for done, outcome in zip(dones, outcomes, strict=True):
+            if done is not None:
+                try:
+                    done(outcome)
+                except Exception:
+                    logger.exception("answering a request failed")
+        if self._waiting:
+            self._run_waiting()
+
+    def _note_recovery(self) -> None:
+        if self.applied >= self.replay_target:
+            self.recovered = True
+            self._expiry_tick()
+
+    # Waiting
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the applied state holds everything acknowledged anywhere, as far as is known here."""
+        tail = self.log.known_tail
+        return tail is not None and self.applied >= tail
+
+    def when_current(self, callback: Callable[[], None]) -> None:
+        """Call back once everything that is acknowledged now is applied."""
+        self._when(0, self._known_tail(), callback)
+
+    def _when_settled(self, callback: Callable[[], None]) -> None:
+        """Call back once everything proposed here or acknowledged anywhere before now is applied."""
+        self._when(self._proposed, self._known_tail(), callback)
+
+    def _known_tail(self) -> int:
+        tail = self.log.known_tail
+        if tail is None:
+            raise NotImplementedError("a log whose tail must be asked for")
+        return tail
+
+    def _when(self, count: int, position: int, callback: Callable[[], None]) -> None:
+        if self._finished >= count and self.applied >= position:
+            callback()
+        else:
+            self._waiting.append((count, position, callback))
+
+    def _run_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for count, position, callback in waiting:
+            self._when(count, position, callback)
+
+    # Reading
+
+    def read(
+        self,
+        bucket: str,
+        name: str,
+        offset: int,
+        bytes_max: int,
+        whole: bool = False,
+        incarnation: str | None = None,
+    ) -> Page | Refused:
+        """A stretch of a stream, from the applied state."""
+        return self.state.read(bucket, name, offset, bytes_max, whole, incarnation)
+
+    def describe(self, bucket: str, name: str) -> Description | Refused:
+        """What a stream is, from the applied state."""
+        return self.state.describe(bucket, name)
+
+    def is_overdue(self, bucket: str, name: str) -> bool:
+        """Whether the stream's deadline has passed and its end is not applied yet."""
+        return bool(self._expiry) and self._expiry.overdue(bucket, name, self._clock()) is not None
+
+    def end_overdue(self, bucket: str, name: str, done: Done) -> None:
+        """End a stream whose deadline has passed; `done` is called when it is."""
+        overdue = self._expiry.overdue(bucket, name, self._clock())
+        if overdue is None:
+            done(Ended(""))
+        elif self._stopping:
+            done(Unavailable("the server is stopping"))
+        else:
+            self._enqueue(overdue, done, 0)
+
+    def note_read(self, bucket: str, name: str) -> None:
+        """A read renews a sliding window."""
+        if self._expiry and not self._stopping:
+            renewal = self._expiry.seen(bucket, name, self._clock())
+            if renewal is not None:
+                self._enqueue(renewal, None, 0)
+
+    # Expiry
+
+    def _look_after(self, bucket: str, name: str) -> None:
+        before = self._expiry.next_look()
+        self._expiry.add(bucket, name)
+        if self.recovered and self._expiry.next_look() != before:
+            self._expiry_tick()
+
+    def _expiry_tick(self) -> None:
+        """Propose what is due and come back when the next is."""
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None
+        if self._stopping:
+            return
+        now = self._clock()
+        for command in self._expiry.due(now):
+            self._enqueue(command, None, 0)
+        next_look = self._expiry.next_look()
+        if next_look is not None:
+            delay = min(max(next_look - now, 1000) / 1_000_000, 3600.0)
+            self._expiry_timer = asyncio.get_running_loop().call_later(delay, self._expiry_tick)
+
+
+def _then(done: Done, following: Callable[[], None]) -> Done:
+    """Go on after an earlier command, unless that failed."""
+
+    def go_on(outcome: AnyOutcome | Failure) -> None:
+        if isinstance(outcome, Unavailable | OutcomeUnknown):
+            done(outcome)
+        else:
+            following()
+
+    return go_on

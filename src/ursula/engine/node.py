@@ -1,0 +1,89 @@
+"""A node: which groups there are, where they run, and which of them owns a bucket.
+
+The only place that knows how many groups there are.
+"""
+
+import asyncio
+import gc
+import logging
+import zlib
+from pathlib import Path
+
+from ..log.file import FileLog
+from ..log.memory import MemoryLog
+from ..log.seam import GENERATION_SHIFT, Log
+from .clock import Clock, system_clock
+from .folder import DataFolder
+from .group import Group
+
+YOUNG_COLLECTION_SECONDS = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Node:
+    """The groups of this process. `folder` is None for a node that keeps everything in memory only."""
+
+    def __init__(
+        self, folder: DataFolder | None, log_segment_bytes: int, clock: Clock = system_clock
+    ) -> None:
+        self._folder = folder
+        self._log_segment_bytes = log_segment_bytes
+        self._clock = clock
+        self.generation = folder.identity.generation if folder else 1
+        self.group_count = folder.identity.groups if folder else 1
+        self.groups: list[Group] = []
+
+    async def run(self) -> None:
+        """Open the logs, replay them and serve, until `stop`. Raises what made that impossible."""
+        start = self.generation << GENERATION_SHIFT
+        for number in range(self.group_count):
+            log = await self._open_log(number)
+            first = log.first if isinstance(log, FileLog) else start
+            self.groups.append(Group(number, log, self._clock, first))
+        await asyncio.gather(*(group.run() for group in self.groups), self._tidy_memory())
+
+    async def stop(self) -> None:
+        """Finish what was proposed and close the logs."""
+        for group in self.groups:
+            await group.stop()
+        if self._folder is not None:
+            self._folder.close()
+
+    def group_of(self, bucket: str) -> Group:
+        """The group that owns a bucket."""
+        if self.group_count == 1:
+            return self.groups[0]
+        return self.groups[zlib.crc32(bucket.encode()) % self.group_count]
+
+    @property
+    def recovered(self) -> bool:
+        """Whether every group has replayed its log."""
+        return len(self.groups) == self.group_count and all(group.recovered for group in self.groups)
+
+    @property
+    def progress(self) -> float:
+        """How much of all logs has been replayed, from 0 to 1."""
+        return sum(group.progress for group in self.groups) / self.group_count
+
+    def wake_all(self) -> None:
+        """Wake everybody who waits for a stream."""
+        for group in self.groups:
+            group.watchers.wake_all()
+
+    async def _open_log(self, number: int) -> Log:
+        if self._folder is None:
+            return MemoryLog(generation=self.generation)
+        path: Path = self._folder.log_path(number)
+        return await FileLog.open(path, generation=self.generation, segment_bytes=self._log_segment_bytes)
+
+    async def _tidy_memory(self) -> None:
+        """Keep what was replayed out of garbage collection, then collect only young objects, on a timer."""
+        gc.disable()
+        while not self.recovered:
+            await asyncio.sleep(0.02)
+        gc.collect()
+        gc.freeze()
+        while True:
+            await asyncio.sleep(YOUNG_COLLECTION_SECONDS)
+            gc.collect(1)

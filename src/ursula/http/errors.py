@@ -1,0 +1,70 @@
+"""Every error the server answers: its code, its status, and its one JSON shape.
+
+`{"error": {"code": ..., "message": ..., more data}}`, whatever the status. The codes are part of
+the interface.
+"""
+
+from typing import Any
+
+import msgspec
+
+STATUS: dict[str, int] = {
+    "invalid_bucket_id": 400,
+    "invalid_stream_id": 400,
+    "header_invalid": 400,
+    "invalid_parameter": 400,
+    "invalid_offset": 400,
+    "offset_beyond_tail": 400,
+    "invalid_ttl": 400,
+    "invalid_json": 400,
+    "empty_body": 400,
+    "body_incomplete": 400,
+    "content_type_missing": 400,
+    "producer_headers_invalid": 400,
+    "fork_across_buckets": 400,
+    "producer_epoch_stale": 403,
+    "route_not_found": 404,
+    "bucket_not_found": 404,
+    "stream_not_found": 404,
+    "method_not_allowed": 405,
+    "body_timeout": 408,
+    "bucket_exists": 409,
+    "stream_exists": 409,
+    "stream_closed": 409,
+    "content_type_mismatch": 409,
+    "producer_seq_conflict": 409,
+    "stream_seq_conflict": 409,
+    "stream_gone": 410,
+    "precondition_failed": 412,
+    "incarnation_mismatch": 412,
+    "body_too_large": 413,
+    "internal_error": 500,
+    "write_backpressure": 503,
+    "unavailable": 503,
+    "outcome_unknown": 503,
+}
+
+RETRY_AFTER_SECONDS = {"write_backpressure": 1, "unavailable": 1}
+"""What is certainly not done and may be tried again says when; a write whose fate is unknown does not."""
+
+
+class Problem(Exception):
+    """A request that cannot be served: a code from the table, words for a person, data for a program."""
+
+    def __init__(
+        self, code: str, message: str, headers: list[tuple[str, str]] | None = None, **data: Any
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.headers = headers or []
+        self.data = data
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of its code."""
+        return STATUS[self.code]
+
+    def body(self) -> bytes:
+        """The JSON that is sent."""
+        return msgspec.json.encode({"error": {"code": self.code, "message": self.message, **self.data}})

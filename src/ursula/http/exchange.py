@@ -1,0 +1,112 @@
+"""One request and its answer."""
+
+from typing import TYPE_CHECKING
+
+from ..engine.failures import Failure, OutcomeUnknown
+from ..model.outcomes import Refused
+from .errors import RETRY_AFTER_SECONDS, Problem
+from .headers import take_headers
+from .names import Target
+from .rsgi import HeaderList, Protocol_, Scope, Transport
+from .tokens import format_offset
+
+if TYPE_CHECKING:
+    from .app import App
+
+
+class Exchange:
+    """What a handler needs to know of a request, and the ways to answer it, of which it uses one, once."""
+
+    __slots__ = (
+        "answered",
+        "app",
+        "common",
+        "headers",
+        "held_bytes",
+        "proto",
+        "raw_headers",
+        "scope",
+        "target",
+    )
+
+    target: Target
+    headers: dict[str, str]
+
+    def __init__(self, app: "App", scope: Scope, proto: Protocol_) -> None:
+        self.app = app
+        self.scope = scope
+        self.proto = proto
+        self.raw_headers = scope.headers
+        self.held_bytes = 0
+        self.answered = False
+        cors = app.cors
+        self.common = cors.headers(self.raw_headers.get("origin") if cors.needs_origin() else None)
+
+    def take_headers(self) -> None:
+        """Read and check our headers."""
+        self.headers = take_headers(self.raw_headers)
+
+    def empty(self, status: int, headers: HeaderList) -> None:
+        """Answer without a body."""
+        if self._finish():
+            self.proto.response_empty(status, self.common + headers)
+
+    def send(self, status: int, headers: HeaderList, body: bytes) -> None:
+        """Answer with a body."""
+        if self._finish():
+            self.proto.response_bytes(status, self.common + headers, body)
+
+    def stream(self, status: int, headers: HeaderList) -> Transport:
+        """Begin an answer whose body comes bit by bit."""
+        self._finish()
+        return self.proto.response_stream(status, self.common + headers)
+
+    def refuse(self, problem: Problem) -> None:
+        """Answer with an error."""
+        headers = [("content-type", "application/json"), *problem.headers]
+        retry_after = RETRY_AFTER_SECONDS.get(problem.code)
+        if retry_after is not None:
+            headers.append(("retry-after", str(retry_after)))
+        self.send(problem.status, headers, problem.body())
+
+    def refused(self, outcome: Refused | Failure) -> None:
+        """Answer with what the group refused or could not do."""
+        self.refuse(self._problem(outcome))
+
+    def incarnation(self, incarnation: str) -> str:
+        """An incarnation as clients see it: with the generation, so that none survives a restore."""
+        return f"{self.app.generation}-{incarnation}"
+
+    def _problem(self, outcome: Refused | Failure) -> Problem:
+        if not isinstance(outcome, Refused):
+            code = "outcome_unknown" if isinstance(outcome, OutcomeUnknown) else "unavailable"
+            return Problem(code, outcome.reason)
+        code = outcome.code
+        if code == "bucket_not_found" and self.target.flat:
+            code = "stream_not_found"
+        headers: HeaderList = []
+        data: dict[str, object] = {}
+        if outcome.incarnation is not None:
+            headers.append(("stream-incarnation", self.incarnation(outcome.incarnation)))
+        if outcome.tail is not None:
+            headers.append(("stream-next-offset", format_offset(outcome.tail)))
+        if outcome.closed:
+            headers.append(("stream-closed", "true"))
+        if outcome.epoch is not None:
+            headers.append(("producer-epoch", str(outcome.epoch)))
+            data["current_epoch"] = outcome.epoch
+        if outcome.expected_seq is not None:
+            headers.append(("producer-expected-seq", str(outcome.expected_seq)))
+            headers.append(("producer-received-seq", str(outcome.received_seq)))
+            data.update(expected_seq=outcome.expected_seq, received_seq=outcome.received_seq)
+        return Problem(code, outcome.message, headers, **data)
+
+    def _finish(self) -> bool:
+        """Whether the answer is still to be given; from here on it is."""
+        if self.answered:
+            return False
+        self.answered = True
+        if self.held_bytes:
+            self.app.bodies.release(self.held_bytes)
+            self.held_bytes = 0
+        return True

@@ -1,0 +1,93 @@
+"""The request headers that mean something to us: each once, in ASCII, and with valid values."""
+
+from ..model.commands import Producer
+from ..model.limits import PRODUCER_ID_BYTES_MAX, PRODUCER_NUMBER_MAX, STREAM_SEQ_BYTES_MAX, TTL_SECONDS_MAX
+from .errors import Problem
+from .rsgi import Headers
+from .tokens import parse_number, parse_time
+
+OURS = frozenset(
+    (
+        "content-type",
+        "if-match",
+        "if-none-match",
+        "last-event-id",
+        "producer-epoch",
+        "producer-id",
+        "producer-seq",
+        "stream-closed",
+        "stream-expires-at",
+        "stream-fork-offset",
+        "stream-fork-sub-offset",
+        "stream-forked-from",
+        "stream-incarnation",
+        "stream-seq",
+        "stream-ttl",
+    )
+)
+_JOINED = frozenset(("if-none-match", "if-match"))
+
+
+def take_headers(headers: Headers) -> dict[str, str]:
+    """Our headers of a request by name, in lower case."""
+    taken = {}
+    for name in OURS.intersection(headers.keys()):
+        values = headers.get_all(name)
+        if len(values) == 1:
+            taken[name] = values[0]
+        elif not values:
+            raise Problem("header_invalid", f"the header {name} has characters that are not ASCII")
+        elif name in _JOINED:
+            taken[name] = ", ".join(values)
+        else:
+            raise Problem("header_invalid", f"the header {name} was sent {len(values)} times")
+    return taken
+
+
+def wants_close(headers: dict[str, str]) -> bool:
+    """Whether Stream-Closed is there and true; any other value counts as absent."""
+    value = headers.get("stream-closed")
+    return value is not None and value.strip().lower() == "true"
+
+
+def parse_producer(headers: dict[str, str]) -> Producer | None:
+    """The producer headers: all three, or none."""
+    identity = headers.get("producer-id")
+    epoch, seq = headers.get("producer-epoch"), headers.get("producer-seq")
+    if identity is None and epoch is None and seq is None:
+        return None
+    if identity is None or epoch is None or seq is None:
+        raise Problem("producer_headers_invalid", "Producer-Id, Producer-Epoch and Producer-Seq go together")
+    if not identity or len(identity) > PRODUCER_ID_BYTES_MAX:
+        raise Problem("producer_headers_invalid", f"Producer-Id has 1 to {PRODUCER_ID_BYTES_MAX} bytes")
+    return Producer(
+        identity, _producer_number("Producer-Epoch", epoch), _producer_number("Producer-Seq", seq)
+    )
+
+
+def _producer_number(name: str, text: str) -> int:
+    number = parse_number(text)
+    if number is None or number > PRODUCER_NUMBER_MAX:
+        raise Problem("producer_headers_invalid", f"{name} must be a whole number from 0 to 2^53 - 1")
+    return number
+
+
+def parse_stream_seq(headers: dict[str, str]) -> str | None:
+    """The writer's own sequence token, compared as bytes."""
+    seq = headers.get("stream-seq")
+    if seq is not None and len(seq) > STREAM_SEQ_BYTES_MAX:
+        raise Problem("header_invalid", f"Stream-Seq has at most {STREAM_SEQ_BYTES_MAX} bytes")
+    return seq
+
+
+def parse_lifetime(headers: dict[str, str]) -> tuple[int | None, int | None]:
+    """The sliding window in seconds, or the fixed end in microseconds since 1970, or neither."""
+    ttl, expires_at = headers.get("stream-ttl"), headers.get("stream-expires-at")
+    if ttl is not None and expires_at is not None:
+        raise Problem("invalid_ttl", "Stream-TTL and Stream-Expires-At exclude each other")
+    if ttl is not None:
+        seconds = parse_number(ttl)
+        if seconds is None or seconds > TTL_SECONDS_MAX:
+            raise Problem("invalid_ttl", f"Stream-TTL must be whole seconds from 0 to {TTL_SECONDS_MAX}")
+        return seconds, None
+    return None, None if expires_at is None else parse_time(expires_at)

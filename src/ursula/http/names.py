@@ -1,0 +1,84 @@
+"""Which bucket and stream a path names, and which names are allowed."""
+
+import re
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from ..model.limits import BUCKETED_PATH_BYTES_MAX, FLAT_PATH_BYTES_MAX, STREAM_ID_BYTES_MAX
+from .errors import Problem
+
+FLAT_PREFIX = "/v1/stream/"
+DEFAULT_BUCKET = "_default"
+RESERVED_BUCKETS = frozenset(("healthz", "readyz", "metrics", "cluster", "console", "admin", "auth"))
+RESERVED_STREAM = "streams"
+
+_BUCKET = re.compile(r"[a-z0-9_-]{4,64}")
+
+
+class Target(NamedTuple):
+    """A stream as addressed: `flat` paths make their bucket on the fly."""
+
+    bucket: str
+    stream: str
+    flat: bool
+
+
+def parse_stream_path(path: str) -> Target:
+    """The stream that a path names."""
+    if path.startswith(FLAT_PREFIX):
+        return _flat(path[len(FLAT_PREFIX) :])
+    bucket, _, stream = path[1:].partition("/")
+    if bucket in RESERVED_BUCKETS:
+        raise Problem("invalid_bucket_id", f"the bucket name {bucket!r} is reserved")
+    _check_text(path)
+    if "/" in stream:
+        raise Problem("invalid_stream_id", "a stream has no such sub-path, and a stream id has no '/'")
+    if not stream or stream == RESERVED_STREAM:
+        raise Problem("invalid_stream_id", f"{stream!r} is not a stream id")
+    if len(stream.encode()) > STREAM_ID_BYTES_MAX or len(path.encode()) - 1 > BUCKETED_PATH_BYTES_MAX:
+        raise Problem(
+            "invalid_stream_id",
+            f"bucket and stream id together may have {BUCKETED_PATH_BYTES_MAX} bytes",
+        )
+    return Target(bucket, stream, False)
+
+
+def parse_bucket_name(name: str) -> str:
+    """The name of a bucket that is to be created."""
+    if name in RESERVED_BUCKETS:
+        raise Problem("invalid_bucket_id", f"the bucket name {name!r} is reserved")
+    if _BUCKET.fullmatch(name) is None:
+        raise Problem("invalid_bucket_id", "a bucket name has 4 to 64 characters of a-z, 0-9, '_' and '-'")
+    return name
+
+
+def parse_source(header: str, target: Target) -> str:
+    """The stream id of a fork's source, which must be in the same bucket."""
+    path = unquote(header, errors="replace")
+    if not path.startswith("/"):
+        raise Problem("header_invalid", "Stream-Forked-From must be the path of the source")
+    source = parse_stream_path(path)
+    if source.bucket != target.bucket:
+        raise Problem("fork_across_buckets", "a fork must be in the bucket of its source")
+    return source.stream
+
+
+def _flat(name: str) -> Target:
+    _check_text(name)
+    if len(name) > FLAT_PATH_BYTES_MAX or len(name.encode()) > FLAT_PATH_BYTES_MAX:
+        raise Problem("invalid_stream_id", f"a stream path may have {FLAT_PATH_BYTES_MAX} bytes")
+    bucket, slash, stream = name.partition("/")
+    if bucket in RESERVED_BUCKETS or bucket == "__ds":
+        raise Problem("invalid_stream_id", f"the first segment {bucket!r} is reserved")
+    if not slash:
+        bucket, stream = DEFAULT_BUCKET, name
+    if not bucket or not stream:
+        raise Problem("invalid_stream_id", "the stream path is empty or begins or ends with its bucket")
+    return Target(bucket, stream, True)
+
+
+def _check_text(name: str) -> None:
+    if "\ufffd" in name:
+        raise Problem("invalid_stream_id", "the path is not valid percent-encoded UTF-8")
+    if "\0" in name or ".." in name:
+        raise Problem("invalid_stream_id", "a name has neither NUL nor '..'")

@@ -1,0 +1,142 @@
+"""HEAD, and GET without waiting: what is there now."""
+
+from collections.abc import Callable
+
+from ..engine.failures import Failure
+from ..engine.group import Group
+from ..model.media_type import JSON
+from ..model.outcomes import AnyOutcome, Page, Refused
+from ..model.state import BEGINNING, TAIL
+from .exchange import Exchange
+from .query import ReadQuery
+from .rsgi import HeaderList
+from .tokens import format_offset, format_tag, format_time, parse_incarnation, tag_matches
+
+Handler = Callable[[Exchange], None]
+Again = Callable[[], None]
+Answer = Callable[[Exchange, ReadQuery, Group, Page], None]
+
+
+def head_stream(exchange: Exchange) -> None:
+    """HEAD on a stream. It does not renew a sliding window."""
+    target = exchange.target
+    group = exchange.app.node.group_of(target.bucket)
+    if not settle(exchange, group, head_stream):
+        return
+    found = group.describe(target.bucket, target.stream)
+    if isinstance(found, Refused):
+        exchange.refused(found)
+        return
+    incarnation = exchange.incarnation(found.incarnation)
+    tag = format_tag(incarnation, found.tail, found.tail, found.closed)
+    headers = [
+        ("content-type", found.content_type),
+        ("stream-next-offset", format_offset(found.tail)),
+        ("etag", tag),
+        ("stream-incarnation", incarnation),
+        ("cache-control", "no-store"),
+    ]
+    if found.ttl_seconds is not None:
+        headers.append(("stream-ttl", str(found.ttl_seconds)))
+    if found.expires_at is not None:
+        headers.append(("stream-expires-at", format_time(found.expires_at)))
+    if found.closed:
+        headers.append(("stream-closed", "true"))
+    known = exchange.headers.get("if-none-match")
+    exchange.empty(304 if known is not None and tag_matches(known, tag) else 200, headers)
+
+
+def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
+    """GET on a stream: find a stretch from an offset on, be certain of it, and hand it to `answer`."""
+    target = exchange.target
+    group = exchange.app.node.group_of(target.bucket)
+    if not end_if_overdue(exchange, group, lambda: read_stream(exchange, query, answer)):
+        return
+    wanted = exchange.headers.get("stream-incarnation")
+    page = group.read(
+        target.bucket,
+        target.stream,
+        BEGINNING if query.offset is None else query.offset,
+        query.bytes_max,
+        incarnation=None if wanted is None else parse_incarnation(wanted, exchange.app.generation),
+    )
+    if at_tail(page) and not group.is_current:
+        group.when_current(lambda: exchange.app.guard(exchange, read_stream, exchange, query, answer))
+        return
+    if isinstance(page, Refused):
+        exchange.refused(page)
+        return
+    group.note_read(target.bucket, target.stream)
+    answer(exchange, query, group, page)
+
+
+def answer_now(exchange: Exchange, query: ReadQuery, group: Group, page: Page) -> None:
+    """A read that does not wait."""
+    send_page(exchange, page, query, [])
+
+
+def at_tail(page: Page | Refused) -> bool:
+    """Whether the answer speaks of the newest state, and so must be certain of it."""
+    return isinstance(page, Refused) or page.next_offset == page.tail
+
+
+def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList) -> None:
+    """Answer with a stretch of a stream, or 304 if the client has it."""
+    is_up_to_date = page.next_offset == page.tail
+    is_end = is_up_to_date and page.closed
+    incarnation = exchange.incarnation(page.incarnation)
+    headers = [
+        ("content-type", page.content_type),
+        ("stream-next-offset", format_offset(page.next_offset)),
+        ("stream-incarnation", incarnation),
+        *more,
+    ]
+    if is_up_to_date:
+        headers.append(("stream-up-to-date", "true"))
+        headers.append(("cache-control", "no-store"))
+    else:
+        headers.append(("cache-control", exchange.app.cache_control))
+    if is_end:
+        headers.append(("stream-closed", "true"))
+    if query.offset != TAIL:
+        tag = format_tag(incarnation, page.offset, page.next_offset, is_end)
+        headers.append(("etag", tag))
+        known = exchange.headers.get("if-none-match")
+        if known is not None and tag_matches(known, tag):
+            exchange.empty(304, headers)
+            return
+    exchange.send(200, headers, body_of(page))
+
+
+def body_of(page: Page) -> bytes:
+    """The bytes of a page: JSON messages as one array."""
+    chunks = page.chunks
+    if page.media_type == JSON:
+        return b"[" + b",".join(chunks) + b"]"
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def settle(exchange: Exchange, group: Group, again: Handler) -> bool:
+    """Whether the applied state may be answered from now; if not, `again` is called when it may."""
+    if not end_if_overdue(exchange, group, lambda: again(exchange)):
+        return False
+    if group.is_current:
+        return True
+    group.when_current(lambda: exchange.app.guard(exchange, again, exchange))
+    return False
+
+
+def end_if_overdue(exchange: Exchange, group: Group, again: Again) -> bool:
+    """Whether the stream's deadline has not passed; if it has, the stream is ended, then `again` is called."""
+    target = exchange.target
+    if not group.is_overdue(target.bucket, target.stream):
+        return True
+
+    def ended(outcome: AnyOutcome | Failure) -> None:
+        if isinstance(outcome, Failure):
+            exchange.refused(outcome)
+        else:
+            exchange.app.guard(exchange, again)
+
+    group.end_overdue(target.bucket, target.stream, ended)
+    return False

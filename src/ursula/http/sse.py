@@ -1,0 +1,217 @@
+"""Server-sent events: one data event and one control event per stretch of a stream, in one write.
+
+All subscribers of a stream share a fan-out, which encodes what is new once and hands the same bytes
+to everyone who is at the same offset. What is sent lies in memory until the client reads it, so a
+connection ends at an event boundary after a while or after a number of bytes, and the client resumes.
+"""
+
+import base64
+import re
+import time
+from typing import NamedTuple
+
+import msgspec
+
+from ..engine.group import Group
+from ..model.limits import READ_BYTES_DEFAULT
+from ..model.media_type import JSON, is_text
+from ..model.outcomes import Page, Refused
+from .exchange import Exchange
+from .live import Waiting
+from .query import ReadQuery
+from .reads import body_of
+from .rsgi import Transport
+from .tokens import cursor_at, format_offset
+
+HEARTBEAT = b":\n\n"
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+
+def answer_sse(exchange: Exchange, query: ReadQuery, group: Group, page: Page) -> None:
+    """A read that goes on as events."""
+    if "last-event-id" in exchange.headers and page.closed and page.offset == page.tail:
+        exchange.empty(204, [("stream-closed", "true"), ("stream-next-offset", format_offset(page.tail))])
+        return
+    headers = [
+        ("content-type", "text/event-stream"),
+        ("cache-control", "no-cache"),
+        ("stream-incarnation", exchange.incarnation(page.incarnation)),
+    ]
+    if not is_text(page.media_type):
+        headers.append(("stream-sse-data-encoding", "base64"))
+    transport = exchange.stream(200, headers)
+    Subscriber(exchange, group, page, query.cursor, transport)
+
+
+class Event(NamedTuple):
+    """Encoded events and where they lead."""
+
+    encoded: bytes
+    next_offset: int
+    is_last: bool
+
+
+class FanOut:
+    """The subscribers of one stream."""
+
+    def __init__(self, exchange: Exchange, group: Group, incarnation: str) -> None:
+        self._app = exchange.app
+        self._target = exchange.target
+        self._group = group
+        self._incarnation = incarnation
+        self._subscribers: dict[Subscriber, None] = {}
+        self._encoded: tuple[tuple[int, int, bool, str], Event] | None = None
+
+    def join(self, subscriber: "Subscriber") -> None:
+        """Add a subscriber."""
+        if not self._subscribers:
+            self._group.watchers.add(self._incarnation, self._wake)
+        self._subscribers[subscriber] = None
+
+    def leave(self, subscriber: "Subscriber") -> None:
+        """Remove a subscriber, and the fan-out with the last one."""
+        self._subscribers.pop(subscriber, None)
+        if not self._subscribers:
+            self._group.watchers.remove(self._incarnation, self._wake)
+            self._app.fan_outs.pop(self._incarnation, None)
+
+    def next_event(self, offset: int, cursor: str | None) -> Event | Refused | None:
+        """What comes after the offset; None if there is nothing yet."""
+        target = self._target
+        page = self._group.read(
+            target.bucket, target.stream, offset, READ_BYTES_DEFAULT, True, self._incarnation
+        )
+        if isinstance(page, Refused):
+            return page
+        if page.next_offset == offset and not page.closed:
+            return None
+        key = (offset, page.next_offset, page.closed, cursor_at(time.time(), cursor))
+        if self._encoded is None or self._encoded[0] != key:
+            event = encode_page(page, key[3])
+            if event is None:
+                return None
+            self._encoded = (key, event)
+        return self._encoded[1]
+
+    def _wake(self) -> None:
+        for subscriber in tuple(self._subscribers):
+            subscriber.pump()
+
+
+class Subscriber(Waiting):
+    """One SSE connection."""
+
+    def __init__(
+        self, exchange: Exchange, group: Group, page: Page, cursor: str | None, transport: Transport
+    ) -> None:
+        super().__init__(exchange, group, page.incarnation)
+        app = exchange.app
+        self._transport: Transport | None = transport
+        self._cursor = cursor
+        self._offset = page.offset
+        self._bytes_left = app.sse_bytes
+        self._ends_at = time.monotonic() + app.sse_cycle_seconds
+        self._fan_out = app.fan_outs.setdefault(page.incarnation, FanOut(exchange, group, page.incarnation))
+        self._fan_out.join(self)
+        if page.offset == page.tail and not page.closed:
+            self._send(encode_control(page.tail, cursor_at(time.time(), cursor), True, False))
+        self.pump()
+        if not self.over:
+            self.tick()
+
+    def pump(self) -> None:
+        """Send everything that is new."""
+        while not self.over:
+            event = self._fan_out.next_event(self._offset, self._cursor)
+            if event is None:
+                return
+            if isinstance(event, Refused):
+                self.stop()
+                return
+            self._offset = event.next_offset
+            self._send(event.encoded)
+            if event.is_last or self._bytes_left <= 0 or self.exchange.app.stopping:
+                self.stop()
+
+    def tick(self) -> None:
+        """Show that the connection lives, or end it when its time has come."""
+        left = self._ends_at - time.monotonic()
+        if left <= 0:
+            self.stop()
+            return
+        heartbeat = self.exchange.app.sse_heartbeat_seconds
+        if self._timer is not None:
+            self._send(HEARTBEAT)
+        self.wake_in(min(heartbeat, left))
+
+    def end(self) -> None:
+        """The server stops: every write was whole events, so this is a boundary."""
+        self.stop()
+
+    def stop(self) -> None:
+        """End the response: it is over when nothing holds the transport any more."""
+        self._fan_out.leave(self)
+        self._transport = None
+        super().stop()
+
+    def _send(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._bytes_left -= len(data)
+            try:
+                self._transport.send_bytes(data)
+            except Exception:  # the client went away, and we will be told
+                self.stop()
+
+
+def encode_page(page: Page, cursor: str) -> Event | None:
+    """The events for a stretch of a stream; None if it has nothing that can be shown yet."""
+    next_offset = page.next_offset
+    at_tail = next_offset == page.tail
+    encoded = b""
+    if page.chunks:
+        data = body_of(page)
+        if page.media_type == JSON:
+            lines = _LINE_END.split(data)
+        elif is_text(page.media_type):
+            if not (at_tail and page.closed):
+                partial = _unfinished_character(data)
+                data = data[: len(data) - partial]
+                next_offset -= partial
+                at_tail = at_tail and not partial
+                if not data:
+                    return None
+            lines = _LINE_END.split(data.decode(errors="replace").encode())
+        else:
+            lines = [base64.b64encode(data)]
+        encoded = b"event: data\n" + b"".join(map(_data_line, lines)) + b"\n"
+    is_last = at_tail and page.closed
+    return Event(encoded + encode_control(next_offset, cursor, at_tail, is_last), next_offset, is_last)
+
+
+def encode_control(offset: int, cursor: str, up_to_date: bool, is_last: bool) -> bytes:
+    """A control event. Its id lets a browser's EventSource resume where it was."""
+    text = format_offset(offset)
+    fields: dict[str, str | bool] = {"streamNextOffset": text}
+    if not is_last:
+        fields["streamCursor"] = cursor
+    if up_to_date:
+        fields["upToDate"] = True
+    if is_last:
+        fields["streamClosed"] = True
+    return b"event: control\ndata:" + msgspec.json.encode(fields) + f"\nid: {text}\n\n".encode()
+
+
+def _data_line(line: bytes) -> bytes:
+    # A reader drops one space after the colon, so a line that begins with one needs another.
+    return b"data: " + line + b"\n" if line.startswith(b" ") else b"data:" + line + b"\n"
+
+
+def _unfinished_character(data: bytes) -> int:
+    """How many bytes at the end are the beginning of a UTF-8 character whose rest is not there."""
+    for back in range(1, min(3, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:
+            length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+            return back if length > back and byte < 0xF5 else 0
+    return 0

@@ -1,0 +1,165 @@
+"""The one decision for all kinds of append: plain, by a producer, closing, or the first body of a stream.
+
+`decide_append` looks and never changes anything, so it serves both as the look-ahead before a
+command is logged and as the first half of applying it. What is refused, or already done, is an
+outcome; what is to be done is the stream itself.
+
+The order of the checks is part of the interface: a later refusal never hides an earlier one.
+"""
+
+from collections.abc import Mapping
+
+from .commands import Append, Create, IfMatch, Producer
+from .outcomes import Appended, Refused
+from .stream import Bucket, ProducerState, Stream
+
+
+def decide_append(
+    buckets: Mapping[str, Bucket], command: Append, unsplit: str | None = None
+) -> Stream | Appended | Refused:
+    """The stream to append to, or what the request came to instead.
+
+    `unsplit` says why the body could not be split into messages. Such a body is always refused, but
+    only after all that comes before it in the order of checks.
+    """
+    bucket = buckets.get(command.bucket)
+    if bucket is None:
+        return bucket_not_found(command.bucket)
+    stream = bucket.streams.get(command.stream)
+    if stream is None or stream.gone:
+        return stream_not_found(command.stream, stream)
+    if command.incarnation is not None and command.incarnation != stream.incarnation:
+        return incarnation_mismatch(stream)
+    producer = command.producer
+    has_body = bool(command.messages) or unsplit is not None
+    if stream.closed:
+        return _on_closed(stream, producer, close_only=command.close and not has_body)
+    if has_body and command.media_type != stream.media_type:
+        return _refused("content_type_mismatch", f"the stream has content type {stream.content_type}", stream)
+    known = None
+    if producer is not None:
+        known = stream.producers.get(producer.id) if stream.producers else None
+        if known is not None and producer.epoch == known.epoch and producer.seq <= known.seq:
+            return _duplicate(stream, producer, known)
+    if command.if_match is not None and not matches(stream, command.if_match):
+        return _refused("precondition_failed", "the stream is not in the state named by If-Match", stream)
+    if producer is not None:
+        problem = check_producer(producer, known, stream)
+        if problem is not None:
+            return problem
+    seq = command.stream_seq
+    if seq is not None and stream.stream_seq is not None and seq.encode() <= stream.stream_seq.encode():
+        return _refused(
+            "stream_seq_conflict", f"Stream-Seq must be greater than {stream.stream_seq!r}", stream
+        )
+    if unsplit is not None:
+        return _refused("invalid_json", unsplit, stream)
+    return stream
+
+
+def check_producer(producer: Producer, known: ProducerState | None, stream: Stream | None) -> Refused | None:
+    """Why this request of a producer, which is no duplicate, cannot be taken; None if it can."""
+    if known is None:
+        expected = 0
+    elif producer.epoch < known.epoch:
+        return _refused(
+            "producer_epoch_stale", f"the producer is in epoch {known.epoch}", stream, epoch=known.epoch
+        )
+    elif producer.epoch > known.epoch:
+        if producer.seq != 0:
+            return _refused("producer_headers_invalid", "a new epoch must begin with seq 0", stream)
+        expected = 0
+    else:
+        expected = known.seq + 1
+    if producer.seq == expected:
+        return None
+    return _refused(
+        "producer_seq_conflict",
+        f"expected seq {expected}, received {producer.seq}",
+        stream,
+        expected_seq=expected,
+        received_seq=producer.seq,
+    )
+
+
+def write(bucket: Bucket, stream: Stream, command: Append | Create, index: int, at: int) -> None:
+    """Do what was decided: messages, producer, `Stream-Seq`, window and journal together."""
+    messages = command.messages
+    producer = command.producer
+    start = stream.tail
+    if messages:
+        record = stream.next_record if stream.is_json else -1
+        stream.tail = stream.messages.add(messages)
+        stream.last_write_at = at
+        if producer is None:
+            bucket.journal.append(index, stream, start, messages, record, None, 0, 0)
+        else:
+            bucket.journal.append(
+                index, stream, start, messages, record, producer.id, producer.epoch, producer.seq
+            )
+    if producer is not None:
+        if stream.producers is None:
+            stream.producers = {}
+        stream.producers[producer.id] = ProducerState(producer.epoch, producer.seq, stream.tail)
+    if command.stream_seq is not None:
+        stream.stream_seq = command.stream_seq
+    if stream.ttl_seconds is not None:
+        stream.renew(at)
+
+
+def matches(stream: Stream, condition: IfMatch) -> bool:
+    """Whether the stream is in a state that the condition allows."""
+    return condition.anything or any(
+        version.incarnation == stream.incarnation
+        and version.tail == stream.tail
+        and version.closed == stream.closed
+        for version in condition.versions
+    )
+
+
+def bucket_not_found(bucket: str) -> Refused:
+    """There is no such bucket."""
+    return Refused("bucket_not_found", f"there is no bucket {bucket!r}")
+
+
+def stream_not_found(name: str, stream: Stream | None = None) -> Refused:
+    """There is no such stream, or it is out of sight because forks still need it."""
+    if stream is not None and stream.gone:
+        return Refused("stream_gone", f"the stream {name!r} was deleted", incarnation=stream.incarnation)
+    return Refused("stream_not_found", f"there is no stream {name!r}")
+
+
+def incarnation_mismatch(stream: Stream) -> Refused:
+    """The name is now another stream's."""
+    return _refused("incarnation_mismatch", "the stream at this name is another incarnation", stream)
+
+
+def _on_closed(stream: Stream, producer: Producer | None, close_only: bool) -> Appended | Refused:
+    if producer is None:
+        if close_only:
+            return Appended(stream.incarnation, stream.tail, stream.tail, closed=True, duplicate=True)
+    elif stream.closed_by == (producer.id, producer.epoch, producer.seq):
+        return Appended(
+            stream.incarnation, stream.tail, stream.tail, True, True, producer.epoch, producer.seq
+        )
+    return _refused("stream_closed", "the stream is closed", stream)
+
+
+def _duplicate(stream: Stream, producer: Producer, known: ProducerState) -> Appended:
+    next_offset = known.next_offset if producer.seq == known.seq else stream.tail
+    return Appended(stream.incarnation, stream.tail, next_offset, stream.closed, True, known.epoch, known.seq)
+
+
+def _refused(
+    code: str,
+    message: str,
+    stream: Stream | None,
+    epoch: int | None = None,
+    expected_seq: int | None = None,
+    received_seq: int | None = None,
+) -> Refused:
+    if stream is None:
+        return Refused(code, message, None, None, False, epoch, expected_seq, received_seq)
+    return Refused(
+        code, message, stream.incarnation, stream.tail, stream.closed, epoch, expected_seq, received_seq
+    )

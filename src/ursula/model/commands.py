@@ -1,0 +1,116 @@
+"""Commands: every change to a group's state, as frozen values that are logged before they are applied.
+
+Time, identity and randomness are fields of a command, never read while it is applied. Fields are
+only ever added at the end, with a default; a command or a field that this version does not know
+stops the replay (see entry.py), it is never skipped.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class Command(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """What every command has in common: it is encoded as an array that begins with its tag."""
+
+
+class Producer(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """One request of an idempotent producer."""
+
+    id: str
+    epoch: int
+    seq: int
+
+
+class Version(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A state of a stream that a writer has seen: which stream, its tail, and whether it was closed."""
+
+    incarnation: str
+    tail: int
+    closed: bool
+
+
+class IfMatch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A precondition: the stream is in one of these versions, or in any if `anything` is set."""
+
+    versions: tuple[Version, ...]
+    anything: bool = False
+
+
+class ForkPoint(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """Where a fork leaves its source. No offset means the source's tail at that moment."""
+
+    source: str
+    offset: int | None = None
+    sub_offset: int = 0
+
+
+class CreateBucket(Command, tag=1, frozen=True):
+    """Make an empty bucket."""
+
+    bucket: str
+
+
+class Create(Command, tag=2, frozen=True):
+    """Make a stream, perhaps as a fork, perhaps with its first messages, perhaps closed at once."""
+
+    bucket: str
+    stream: str
+    content_type: str | None
+    messages: tuple[bytes, ...] = ()
+    close: bool = False
+    ttl_seconds: int | None = None
+    expires_at: int | None = None
+    make_bucket: bool = False
+    fork: ForkPoint | None = None
+    producer: Producer | None = None
+    stream_seq: str | None = None
+    if_match: IfMatch | None = None
+
+
+class Append(Command, tag=3, frozen=True):
+    """Add messages to a stream, close it, or both at once."""
+
+    bucket: str
+    stream: str
+    messages: tuple[bytes, ...]
+    media_type: str | None
+    close: bool = False
+    producer: Producer | None = None
+    stream_seq: str | None = None
+    if_match: IfMatch | None = None
+    incarnation: str | None = None
+
+
+class Delete(Command, tag=4, frozen=True):
+    """Remove a stream; while forks still need it, only from sight."""
+
+    bucket: str
+    stream: str
+    incarnation: str | None = None
+
+
+class Expire(Command, tag=5, frozen=True):
+    """End a stream whose deadline has passed; ignored if its incarnation or deadline has changed."""
+
+    bucket: str
+    stream: str
+    incarnation: str
+    deadline: int
+
+
+class Renew(Command, tag=6, frozen=True):
+    """A read at `seen_at` moved the sliding window of a stream."""
+
+    bucket: str
+    stream: str
+    incarnation: str
+    seen_at: int
+
+
+AnyCommand = CreateBucket | Create | Append | Delete | Expire | Renew
+
+
+def fields_of(command: Struct) -> dict[str, Any]:
+    """The fields of a command by name, for messages and tests."""
+    return {name: getattr(command, name) for name in command.__struct_fields__}

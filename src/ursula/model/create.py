@@ -1,0 +1,134 @@
+"""The decision to create a stream, new or as a fork, and what a repeated creation is compared with."""
+
+from collections.abc import Mapping
+
+from .append import bucket_not_found, check_producer, matches, stream_not_found
+from .commands import Create, ForkPoint
+from .media_type import DEFAULT, media_type_of
+from .outcomes import Created, Refused
+from .stream import Bucket, Stream
+
+
+class NewStream:
+    """What is to be created: where it branches off, and with which configuration."""
+
+    __slots__ = ("content_type", "expires_at", "fork_offset", "parent", "ttl_seconds")
+
+    def __init__(
+        self,
+        content_type: str,
+        ttl_seconds: int | None,
+        expires_at: int | None,
+        parent: Stream | None,
+        fork_offset: int,
+    ) -> None:
+        self.content_type = content_type
+        self.ttl_seconds = ttl_seconds
+        self.expires_at = expires_at
+        self.parent = parent
+        self.fork_offset = fork_offset
+
+
+def decide_create(
+    buckets: Mapping[str, Bucket], command: Create, unsplit: str | None = None
+) -> NewStream | Created | Refused:
+    """The stream to be, or what the request came to instead. Looks and changes nothing."""
+    bucket = buckets.get(command.bucket)
+    if bucket is None and not command.make_bucket:
+        return bucket_not_found(command.bucket)
+    stream = bucket.streams.get(command.stream) if bucket is not None else None
+    visible = None if stream is None or stream.gone else stream
+    if command.if_match is not None and (visible is None or not matches(visible, command.if_match)):
+        return Refused("precondition_failed", "the stream is not in the state named by If-Match")
+    if stream is not None:
+        return _existing(stream, command)
+    plan = _plan(bucket, command)
+    if isinstance(plan, Refused):
+        return plan
+    if command.producer is not None and command.messages:
+        problem = check_producer(command.producer, None, None)
+        if problem is not None:
+            return problem
+    if unsplit is not None:
+        return Refused("invalid_json", unsplit)
+    return plan
+
+
+def created(stream: Stream, new: bool) -> Created:
+    """The outcome for a stream that exists as asked."""
+    return Created(new, stream.incarnation, stream.content_type, stream.tail, stream.closed, stream.deadline)
+
+
+def _existing(stream: Stream, command: Create) -> Created | Refused:
+    if stream.gone:
+        difference: str | None = "it was deleted, and forks still need it"
+    else:
+        difference = _difference(stream, command)
+    if difference is None:
+        return created(stream, new=False)
+    return Refused(
+        "stream_exists",
+        f"the stream exists and is not as asked: {difference}",
+        stream.incarnation,
+        None if stream.gone else stream.tail,
+        not stream.gone and stream.closed,
+    )
+
+
+def _difference(stream: Stream, command: Create) -> str | None:
+    """What of the configuration differs from what is asked, in words; None if nothing does."""
+    forking = command.fork is not None
+    asked = command.content_type or (stream.content_type if forking else DEFAULT)
+    if media_type_of(asked) != stream.media_type:
+        return f"its content type is {stream.content_type}"
+    lifetime = (command.ttl_seconds, command.expires_at)
+    inherited = forking and lifetime == (None, None)
+    if not inherited and lifetime != (stream.ttl_seconds, stream.expires_at):
+        return "its lifetime is another"
+    if command.close != stream.closed:
+        return "it is closed" if stream.closed else "it is open"
+    if not _same_fork(stream.fork, command.fork):
+        return "it was not forked from there" if forking else "it is a fork"
+    return None
+
+
+def _same_fork(existing: ForkPoint | None, asked: ForkPoint | None) -> bool:
+    if existing is None or asked is None:
+        return existing is asked
+    if asked.offset is None:
+        return asked.source == existing.source and existing.sub_offset == 0
+    return asked == existing
+
+
+def _plan(bucket: Bucket | None, command: Create) -> NewStream | Refused:
+    point = command.fork
+    if point is None:
+        return NewStream(command.content_type or DEFAULT, command.ttl_seconds, command.expires_at, None, 0)
+    source = bucket.streams.get(point.source) if bucket is not None else None
+    if source is None:
+        return stream_not_found(point.source)
+    if source.gone:
+        return Refused("stream_exists", f"the source {point.source!r} was deleted and cannot be forked")
+    if command.content_type is not None and media_type_of(command.content_type) != source.media_type:
+        return Refused("content_type_mismatch", f"the source has content type {source.content_type}")
+    offset = _fork_offset(source, point)
+    if isinstance(offset, Refused):
+        return offset
+    ttl_seconds, expires_at = command.ttl_seconds, command.expires_at
+    if ttl_seconds is None and expires_at is None:
+        ttl_seconds, expires_at = source.ttl_seconds, source.expires_at
+    return NewStream(command.content_type or source.content_type, ttl_seconds, expires_at, source, offset)
+
+
+def _fork_offset(source: Stream, point: ForkPoint) -> int | Refused:
+    offset = source.tail if point.offset is None else point.offset
+    if offset > source.tail:
+        return Refused("offset_beyond_tail", f"the source ends at {source.tail}", tail=source.tail)
+    if source.is_json and not source.is_boundary(offset):
+        return Refused("invalid_offset", "the fork offset lies inside a JSON message")
+    if point.sub_offset == 0:
+        return offset
+    exact = source.sub_offset(offset, point.sub_offset)
+    if exact is None:
+        return Refused("invalid_offset", "the sub-offset lies beyond the append at the fork offset")
+    return exact

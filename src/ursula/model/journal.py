@@ -1,0 +1,123 @@
+"""The hot journal of a bucket: one row for every row that a segment will hold, in log order.
+
+Rows are kept as columns beside the message bytes, which are not copied. Position and time are kept
+once per log entry. The feed and the flush read it; nothing is ever changed in it but its ends.
+"""
+
+from array import array
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+
+class Kind(IntEnum):
+    """What a row tells. The numbers are kept in memory only."""
+
+    CREATE = 0
+    FORK = 1
+    APPEND = 2
+    CLOSE = 3
+    DELETE = 4
+    EXPIRE = 5
+
+
+NO_RECORD = -1
+
+_APPEND = int(Kind.APPEND)
+
+
+class Journal:
+    """The columns. Row i belongs to the last log entry whose `first_row` is at or below i."""
+
+    __slots__ = (
+        "ats",
+        "byte_count",
+        "first_rows",
+        "indexes",
+        "kinds",
+        "next_offsets",
+        "offsets",
+        "payloads",
+        "positions",
+        "producer_epochs",
+        "producer_ids",
+        "producer_seqs",
+        "records",
+        "streams",
+    )
+
+    def __init__(self) -> None:
+        self.positions = array("Q")
+        self.ats = array("Q")
+        self.first_rows = array("Q")
+        self.indexes = array("I")
+        self.kinds = array("B")
+        self.streams: list[Stream] = []
+        self.offsets = array("Q")
+        self.next_offsets = array("Q")
+        self.records = array("q")
+        self.payloads: list[bytes | None] = []
+        self.producer_ids: list[str | None] = []
+        self.producer_epochs = array("q")
+        self.producer_seqs = array("q")
+        self.byte_count = 0
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def enter(self, position: int, at: int) -> None:
+        """Say that the next rows belong to the log entry at this position."""
+        if not self.positions or self.positions[-1] != position:
+            self.positions.append(position)
+            self.ats.append(at)
+            self.first_rows.append(len(self.kinds))
+
+    def event(self, index: int, kind: Kind, stream: "Stream") -> None:
+        """Add a row that is not an append."""
+        self._row(index, kind, stream, stream.tail, stream.tail, NO_RECORD, None, None, 0, 0)
+
+    def append(
+        self,
+        index: int,
+        stream: "Stream",
+        offset: int,
+        payloads: tuple[bytes, ...],
+        record: int,
+        producer_id: str | None,
+        epoch: int,
+        seq: int,
+    ) -> None:
+        """Add a row for each message of an append."""
+        for payload in payloads:
+            end = offset + len(payload)
+            self._row(index, _APPEND, stream, offset, end, record, payload, producer_id, epoch, seq)
+            self.byte_count += len(payload)
+            offset = end
+            if record != NO_RECORD:
+                record += 1
+
+    def _row(
+        self,
+        index: int,
+        kind: int,
+        stream: "Stream",
+        offset: int,
+        next_offset: int,
+        record: int,
+        payload: bytes | None,
+        producer_id: str | None,
+        epoch: int,
+        seq: int,
+    ) -> None:
+        self.indexes.append(index)
+        self.kinds.append(kind)
+        self.streams.append(stream)
+        self.offsets.append(offset)
+        self.next_offsets.append(next_offset)
+        self.records.append(record)
+        self.payloads.append(payload)
+        self.producer_ids.append(producer_id)
+        self.producer_epochs.append(epoch)
+        self.producer_seqs.append(seq)

@@ -1,0 +1,17 @@
+"""Every fixed limit of the model, named with its unit. What an operator may change is in config.py."""
+
+PRODUCER_ID_BYTES_MAX = 256
+STREAM_SEQ_BYTES_MAX = 256
+PRODUCER_NUMBER_MAX = 2**53 - 1
+JSON_BODY_BYTES_MAX = 4 * 1024 * 1024
+JSON_MESSAGES_MAX = 65_536
+
+STREAM_ID_BYTES_MAX = 122
+BUCKETED_PATH_BYTES_MAX = 122
+FLAT_PATH_BYTES_MAX = 1024
+
+READ_BYTES_DEFAULT = 1024 * 1024
+READ_BYTES_MAX = 16 * 1024 * 1024
+
+TTL_SECONDS_MAX = 10**12
+"""Longer windows are lowered to this, so that a deadline in microseconds always fits 64 bits."""

@@ -1,0 +1,275 @@
+"""The state machine of a group: `apply` in log order, `look` ahead of the log, and reads.
+
+Deterministic: the same commands at the same positions and times give the same state and the same
+outcomes, on every replica and in every process. No clock, no randomness, no I/O, and no iteration
+over anything whose order could differ.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from .append import (
+    bucket_not_found,
+    decide_append,
+    incarnation_mismatch,
+    stream_not_found,
+    write,
+)
+from .commands import AnyCommand, Append, Create, CreateBucket, Delete, Expire, Renew
+from .create import created, decide_create
+from .journal import Kind
+from .outcomes import (
+    AnyOutcome,
+    Appended,
+    BucketCreated,
+    Created,
+    Description,
+    Ended,
+    Ignored,
+    Page,
+    Refused,
+    Renewed,
+)
+from .stream import Bucket, Stream
+
+TAIL = -2
+BEGINNING = -1
+
+
+class State:
+    """All buckets and streams of one group, as of the log position `position`."""
+
+    def __init__(self, group: int) -> None:
+        self.group = group
+        self.position = 0
+        self.at = 0
+        self.buckets: dict[str, Bucket] = {}
+        self.stream_count = 0
+
+    # Changing
+
+    def begin(self, position: int, at: int) -> None:
+        """Go to the next log entry. Time never runs backwards, whatever the proposer's clock says."""
+        self.position = position
+        self.at = max(self.at, at)
+
+    def apply(self, command: AnyCommand, index: int) -> AnyOutcome:
+        """Do one command of the entry begun last: decide, then change everything at once."""
+        kind = type(command)
+        if kind is Append:
+            return self._append(command, index)  # type: ignore[arg-type]
+        return _APPLY[kind](self, command, index)
+
+    def look(self, command: AnyCommand, unsplit: str | None = None) -> AnyOutcome | None:
+        """What the command would come to without changing anything; None if it would change something."""
+        if type(command) is Append:
+            verdict = decide_append(self.buckets, command, unsplit)
+            return None if type(verdict) is Stream else verdict  # type: ignore[return-value]
+        if isinstance(command, Create):
+            plan = decide_create(self.buckets, command, unsplit)
+            return plan if isinstance(plan, Created | Refused) else None
+        if isinstance(command, CreateBucket):
+            return self._bucket_exists(command)
+        if isinstance(command, Delete):
+            found = self._deletable(command)
+            return found if isinstance(found, Refused) else None
+        return None
+
+    # Reading
+
+    def find(self, bucket: str, name: str) -> Stream | None:
+        """The stream at a name, also one that is out of sight."""
+        found = self.buckets.get(bucket)
+        return None if found is None else found.streams.get(name)
+
+    def describe(self, bucket: str, name: str) -> Description | Refused:
+        """What a stream is now."""
+        stream = self._visible(bucket, name)
+        if isinstance(stream, Refused):
+            return stream
+        return Description(
+            stream.incarnation,
+            stream.content_type,
+            stream.tail,
+            stream.closed,
+            stream.ttl_seconds,
+            stream.expires_at,
+        )
+
+    def read(
+        self, bucket: str, name: str, offset: int, bytes_max: int, whole: bool, incarnation: str | None = None
+    ) -> Page | Refused:
+        """About `bytes_max` bytes of a stream from an offset on (or BEGINNING, or TAIL).
+
+        JSON messages are never cut; with `whole`, others are not cut either.
+        """
+        stream = self._visible(bucket, name)
+        if isinstance(stream, Refused):
+            return stream
+        if incarnation is not None and incarnation != stream.incarnation:
+            return incarnation_mismatch(stream)
+        tail = stream.tail
+        if offset < 0:
+            offset = tail if offset == TAIL else 0
+        elif offset > tail:
+            return Refused(
+                "offset_beyond_tail", f"the stream ends at {tail}", stream.incarnation, tail, stream.closed
+            )
+        chunks: list[bytes] = []
+        next_offset = offset
+        if offset < tail:
+            is_json = stream.is_json
+            if is_json and not stream.is_boundary(offset):
+                return Refused(
+                    "invalid_offset", "the offset lies inside a JSON message", stream.incarnation, tail
+                )
+            next_offset = stream.read(offset, bytes_max, whole or is_json, chunks)
+        return Page(
+            stream.incarnation,
+            stream.content_type,
+            stream.media_type,
+            chunks,
+            offset,
+            next_offset,
+            tail,
+            stream.closed,
+        )
+
+    def _visible(self, bucket: str, name: str) -> Stream | Refused:
+        found = self.buckets.get(bucket)
+        if found is None:
+            return bucket_not_found(bucket)
+        stream = found.streams.get(name)
+        if stream is None or stream.gone:
+            return stream_not_found(name, stream)
+        return stream
+
+    # One function per command
+
+    def _append(self, command: Append, index: int) -> AnyOutcome:
+        stream = decide_append(self.buckets, command)
+        if type(stream) is not Stream:
+            return stream  # type: ignore[return-value]
+        bucket = self.buckets[command.bucket]
+        bucket.journal.enter(self.position, self.at)
+        write(bucket, stream, command, index, self.at)
+        producer = command.producer
+        if command.close:
+            self._close(bucket, stream, command, index)
+        if producer is None:
+            return Appended(stream.incarnation, stream.tail, stream.tail, stream.closed)
+        return Appended(
+            stream.incarnation,
+            stream.tail,
+            stream.tail,
+            stream.closed,
+            False,
+            producer.epoch,
+            producer.seq,
+        )
+
+    def _create(self, command: Create, index: int) -> AnyOutcome:
+        plan = decide_create(self.buckets, command)
+        if isinstance(plan, Created | Refused):
+            return plan
+        bucket = self.buckets.get(command.bucket) or self._add_bucket(command.bucket)
+        stream = Stream(command.stream, f"{self.group}-{self.position}-{index}", plan.content_type, self.at)
+        stream.set_lifetime(plan.ttl_seconds, plan.expires_at, self.at)
+        if plan.parent is not None:
+            stream.fork = command.fork
+            stream.branch_from(plan.parent, plan.fork_offset)
+        bucket.streams[command.stream] = stream
+        self.stream_count += 1
+        bucket.journal.enter(self.position, self.at)
+        bucket.journal.event(index, Kind.CREATE if plan.parent is None else Kind.FORK, stream)
+        if command.messages:
+            write(bucket, stream, command, index, self.at)
+        if command.close:
+            self._close(bucket, stream, command, index)
+        return created(stream, new=True)
+
+    def _close(self, bucket: Bucket, stream: Stream, command: Append | Create, index: int) -> None:
+        stream.closed = True
+        if command.producer is not None:
+            stream.closed_by = (command.producer.id, command.producer.epoch, command.producer.seq)
+        bucket.journal.event(index, Kind.CLOSE, stream)
+
+    def _create_bucket(self, command: CreateBucket, index: int) -> AnyOutcome:
+        refusal = self._bucket_exists(command)
+        if refusal is not None:
+            return refusal
+        self._add_bucket(command.bucket)
+        return BucketCreated(command.bucket)
+
+    def _bucket_exists(self, command: CreateBucket) -> Refused | None:
+        if command.bucket in self.buckets:
+            return Refused("bucket_exists", f"the bucket {command.bucket!r} exists")
+        return None
+
+    def _add_bucket(self, name: str) -> Bucket:
+        bucket = self.buckets[name] = Bucket(name, self.position, self.at)
+        return bucket
+
+    def _delete(self, command: Delete, index: int) -> AnyOutcome:
+        stream = self._deletable(command)
+        if isinstance(stream, Refused):
+            return stream
+        return self._end(command.bucket, stream, Kind.DELETE, index)
+
+    def _deletable(self, command: Delete) -> Stream | Refused:
+        stream = self._visible(command.bucket, command.stream)
+        if isinstance(stream, Refused):
+            return stream
+        if command.incarnation is not None and command.incarnation != stream.incarnation:
+            return incarnation_mismatch(stream)
+        return stream
+
+    def _expire(self, command: Expire, index: int) -> AnyOutcome:
+        stream = self.find(command.bucket, command.stream)
+        if (
+            stream is None
+            or stream.gone
+            or stream.incarnation != command.incarnation
+            or stream.deadline != command.deadline
+        ):
+            return Ignored()
+        return self._end(command.bucket, stream, Kind.EXPIRE, index)
+
+    def _renew(self, command: Renew, index: int) -> AnyOutcome:
+        stream = self.find(command.bucket, command.stream)
+        if stream is None or stream.gone or stream.incarnation != command.incarnation:
+            return Ignored()
+        if stream.ttl_seconds is None:
+            return Ignored()
+        stream.renew(command.seen_at)
+        return Renewed(stream.deadline or 0)
+
+    def _end(self, bucket_name: str, stream: Stream, kind: Kind, index: int) -> Ended:
+        bucket = self.buckets[bucket_name]
+        bucket.journal.enter(self.position, self.at)
+        bucket.journal.event(index, kind, stream)
+        stream.gone = True
+        stream.deadline = None
+        self._release(bucket, stream)
+        return Ended(stream.incarnation)
+
+    def _release(self, bucket: Bucket, stream: Stream) -> None:
+        """Forget a stream that nobody sees or forks any more, and then perhaps its parent."""
+        ended: Stream | None = stream
+        while ended is not None and ended.gone and ended.fork_count == 0:
+            del bucket.streams[ended.name]
+            self.stream_count -= 1
+            parent = ended.parent
+            if parent is not None:
+                parent.fork_count -= 1
+            ended = parent
+
+
+_APPLY: dict[type, Callable[[State, Any, int], AnyOutcome]] = {
+    CreateBucket: State._create_bucket,
+    Create: State._create,
+    Append: State._append,
+    Delete: State._delete,
+    Expire: State._expire,
+    Renew: State._renew,
+}
