@@ -21,6 +21,7 @@ class AppendRequest:
     __slots__ = (
         "_close",
         "_exchange",
+        "_has_body",
         "_if_match",
         "_incarnation",
         "_media_type",
@@ -42,6 +43,7 @@ class AppendRequest:
 
     def _on_body(self, body: bytes) -> None:
         exchange = self._exchange
+        self._has_body = bool(body)
         if not body and not self._close:
             raise Problem("empty_body", "an append needs a body, unless it closes the stream")
         if body and self._media_type is None:
@@ -82,7 +84,7 @@ class AppendRequest:
             return
         headers.append(("producer-epoch", str(outcome.epoch)))
         headers.append(("producer-seq", str(outcome.seq)))
-        exchange.empty(204 if outcome.duplicate else 200, headers)
+        exchange.empty(200 if self._has_body and not outcome.duplicate else 204, headers)
 
 
 class CreateRequest:
