@@ -1,0 +1,160 @@
+"""A client that sends exactly the bytes it is told to, and shows exactly the bytes that come back."""
+
+import json
+import socket
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from tests.server import Server
+
+TIMEOUT_SECONDS = 20.0
+
+
+class CutOff(Exception):
+    """The server closed the connection in the middle of a response."""
+
+
+class Answer(NamedTuple):
+    """A response."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        """The code of an error, whose shape is checked on the way."""
+        assert self.headers["content-type"] == "application/json"
+        document = json.loads(self.body)
+        assert list(document) == ["error"]
+        assert isinstance(document["error"]["message"], str)
+        assert document["error"]["message"]
+        return str(document["error"]["code"])
+
+
+class Raw:
+    """One connection."""
+
+    def __init__(self, server: Server, timeout: float = TIMEOUT_SECONDS) -> None:
+        self._socket = socket.create_connection((server.host, server.port), timeout)
+        self._buffer = bytearray()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def finish_sending(self) -> None:
+        """Close our direction only: the server sees the end, and can still answer."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def send(self, data: bytes) -> Self:
+        """Send exactly these bytes."""
+        self._socket.sendall(data)
+        return self
+
+    def ask(self, method: str, path: str, *lines: str | bytes, body: bytes | None = None) -> Self:
+        """Send a request; `lines` are further header lines. A body comes with its length."""
+        sent = [f"{method} {path} HTTP/1.1".encode(), b"Host: test"]
+        sent += [line.encode() if isinstance(line, str) else line for line in lines]
+        if body is not None:
+            sent.append(b"Content-Length: %d" % len(body))
+        return self.send(b"\r\n".join(sent) + b"\r\n\r\n" + (body or b""))
+
+    def answer(self, head: bool = False) -> Answer:
+        """The next response with all of its body; `head` if the request was a HEAD."""
+        status, headers = self.begin()
+        if head or status in (204, 304) or status < 200:
+            return Answer(status, headers, b"")
+        if headers.get("transfer-encoding") == "chunked":
+            return Answer(status, headers, self.rest())
+        if "content-length" in headers:
+            return Answer(status, headers, self._exactly(int(headers["content-length"])))
+        return Answer(status, headers, self.until_closed())
+
+    def begin(self) -> tuple[int, dict[str, str]]:
+        """Status and headers of the next response, without its body."""
+        status_line, *lines = self._until(b"\r\n\r\n").decode("latin-1")[:-4].split("\r\n")
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            assert name.lower() not in headers, f"{name} was sent twice"
+            headers[name.lower()] = value.strip()
+        return int(status_line.split(" ")[1]), headers
+
+    def chunk(self) -> bytes:
+        """The next chunk of a chunked body; empty at its end."""
+        size = int(self._until(b"\r\n"), 16)
+        data = self._exactly(size)
+        assert self._exactly(2) == b"\r\n"
+        return data
+
+    def rest(self) -> bytes:
+        """All chunks to the end of the body."""
+        parts = []
+        while part := self.chunk():
+            parts.append(part)
+        return b"".join(parts)
+
+    def until_closed(self) -> bytes:
+        """Everything until the server hangs up."""
+        while self._fill():
+            pass
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        return data
+
+    def is_silent_for(self, seconds: float) -> bool:
+        """Whether nothing comes for a while and the connection stays open."""
+        before = self._socket.gettimeout()
+        self._socket.settimeout(seconds)
+        try:
+            self._fill()
+        except TimeoutError:
+            return not self._buffer
+        finally:
+            self._socket.settimeout(before)
+        return False
+
+    def _until(self, mark: bytes) -> bytes:
+        while mark not in self._buffer:
+            if not self._fill():
+                raise CutOff(self._buffer)
+        end = self._buffer.index(mark) + len(mark)
+        return self._take(end)
+
+    def _exactly(self, count: int) -> bytes:
+        while len(self._buffer) < count:
+            if not self._fill():
+                raise CutOff(self._buffer)
+        return self._take(count)
+
+    def _take(self, count: int) -> bytes:
+        data = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return data
+
+    def _fill(self) -> bool:
+        data = self._socket.recv(1 << 16)
+        self._buffer += data
+        return bool(data)
+
+
+def ask(server: Server, method: str, path: str, *lines: str | bytes, body: bytes | None = None) -> Answer:
+    """One request on a connection of its own."""
+    with Raw(server) as raw:
+        return raw.ask(method, path, *lines, body=body).answer(head=method == "HEAD")
+
+
+def data_of(answer: Answer) -> dict[str, Any]:
+    """What an error tells besides its code and message."""
+    error = dict(json.loads(answer.body)["error"])
+    del error["code"], error["message"]
+    return error
