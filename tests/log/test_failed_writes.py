@@ -10,7 +10,7 @@ from tests.log.lossy_disk import LossyDisk
 
 from ursula.log.file import FileLog
 from ursula.log.record import SEGMENT_HEADER_BYTES
-from ursula.log.seam import AppendRetryable, AppendUnknown
+from ursula.log.seam import AppendRetryable, AppendUnknown, Trimmed
 
 
 async def payloads_of(log: FileLog) -> list[bytes]:
@@ -61,6 +61,7 @@ def test_a_failed_first_record_makes_its_segment_anew() -> None:
                 await log.append(b"lost too")
             await log.append(b"kept")
             assert disk.paths() == [path_of(BASE + 1)]
+            assert log.size_bytes == len(used(disk, path_of(BASE + 1)))
             assert await payloads_of(log) == [b"kept"]
 
     disk = LossyDisk()
@@ -217,6 +218,15 @@ def test_a_disk_that_cannot_preallocate_works_without(code: int) -> None:
     assert read_payloads(disk) == [b"%d" % number * 300 for number in range(5)]
 
 
+def test_room_that_was_reserved_only_in_part_is_given_back() -> None:
+    async def session(disk: LossyDisk) -> None:
+        async with opened(disk) as log:
+            assert len(disk.contents(path_of(BASE + 1))) == SEGMENT_HEADER_BYTES
+            await log.append(b"a" * 400)
+
+    asyncio.run(session(LossyDisk(budget_bytes=500)))
+
+
 def test_segments_are_preallocated_and_cut_when_they_are_full() -> None:
     async def session(disk: LossyDisk) -> None:
         async with opened(disk) as log:
@@ -286,6 +296,8 @@ def test_a_trim_that_fails_can_be_tried_again() -> None:
                 with pytest.raises(OSError, match="Input/output error"):
                     await log.trim(BASE + 3)
                 assert log.first == BASE
+            with pytest.raises(Trimmed):
+                await anext(log.follow(BASE))
             await log.trim(BASE + 3)
             assert log.first == BASE + 3
 

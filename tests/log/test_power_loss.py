@@ -10,7 +10,7 @@ from tests.log.driving import BASE, opened, read_all
 from tests.log.lossy_disk import LossyDisk, PowerLoss
 
 from ursula.log.file import FileLog
-from ursula.log.seam import AppendFailed, AppendRetryable, Entry
+from ursula.log.seam import AppendFailed, AppendRetryable, Entry, Trimmed
 
 
 class Witness:
@@ -25,7 +25,7 @@ class Witness:
 
     async def watch(self, log: FileLog, after: int) -> None:
         """Follow until the log ends or the power does."""
-        with suppress(PowerLoss):
+        with suppress(PowerLoss, Trimmed):
             async for entry in log.follow(after):
                 self.shown.add(entry)
 

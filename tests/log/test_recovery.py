@@ -1,6 +1,7 @@
 """Opening a folder: what is kept, what is cut off, and what stops the start."""
 
 import asyncio
+import errno
 from zlib import crc32
 
 import pytest
@@ -104,7 +105,7 @@ def test_a_payload_that_looks_like_a_record_does_not_hide_a_torn_tail() -> None:
 def test_a_record_with_a_position_out_of_order_stops_the_start() -> None:
     disk = three_records()
     whole = used(disk, FIRST)
-    stray, _ = encode_record(BASE + 7, b"stray", 0)
+    stray, _ = encode_record(BASE + 7, b"stray", crc32(b"one.two.tri."))
     disk.replace(FIRST, (whole + stray).ljust(1024, b"\0"))
     assert "followed by another" in damage_of(disk).problem
 
@@ -296,4 +297,10 @@ def test_nothing_stays_open_after_a_refused_start() -> None:
     disk = three_records()
     flip(disk, FIRST, SEGMENT_HEADER_BYTES + 2)
     damage_of(disk)
+    assert disk.open_files == 0
+
+    disk = three_records()
+    disk.fail("create", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        write(disk, [], generation=2)
     assert disk.open_files == 0

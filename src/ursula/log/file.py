@@ -50,6 +50,7 @@ class FileLog:
         self._followers: WeakSet[Follower] = WeakSet()
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._trimming = asyncio.Lock()
+        self._unwanted = 0
         self._closed = False
         writer.announce = self._announce
         self._thread = Thread(target=self._write_all, name="ursula-log", daemon=True)
@@ -70,7 +71,11 @@ class FileLog:
         def start() -> tuple[list[Segment], int, Writer]:
             found = recover(disk, folder, generation, segment_bytes)
             writer = Writer(disk, folder, generation, segment_bytes, found)
-            writer.begin_if_sealed()
+            try:
+                writer.begin_if_sealed()
+            except OSError:
+                writer.close()
+                raise
             return found.segments, found.position, writer
 
         segments, tail, writer = await asyncio.to_thread(start)
@@ -113,15 +118,12 @@ class FileLog:
 
     async def trim(self, upto: int) -> None:
         """Remove the segments whose entries are all at or below a position, except the last segment."""
+        # Known before a file goes, so that a reader who finds it missing knows why.
+        self._unwanted = max(self._unwanted, upto)
         async with self._trimming:
             while len(self._segments) > 1 and self._segments[1].header.previous <= upto:
-                # Gone for readers first, so that one who finds the file missing knows why.
-                oldest = self._segments.pop(0)
-                try:
-                    await asyncio.to_thread(self._remove, oldest.path)
-                except OSError:
-                    self._segments.insert(0, oldest)
-                    raise
+                await asyncio.to_thread(self._remove, self._segments[0].path)
+                del self._segments[0]
 
     async def close(self) -> None:
         """Write what is queued, then let go of the files and end the followers."""
@@ -149,7 +151,7 @@ class FileLog:
             try:
                 return await asyncio.to_thread(entries.read)
             except FileNotFoundError as error:
-                if after < self.first:
+                if after < self._unwanted:
                     raise Trimmed(after, self.first) from None
                 where, problem = f"after position {after}", "the segment is gone"
                 raise LogDamaged(error.filename, where, problem, RESTORE_HINT) from error

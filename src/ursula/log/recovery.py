@@ -47,7 +47,7 @@ def recover(disk: Disk, directory: str, generation: int, segment_bytes: int) -> 
     if paths:
         _check_generation(paths[-1], generation)
     segments = [_load(disk, path) for path in paths[:-1]]
-    if paths and not _remove_unborn(disk, directory, paths[-1], alone=not segments):
+    if paths and not _remove_unborn(disk, paths[-1], alone=not segments):
         segments.append(_load(disk, paths[-1]))
     _check_order(segments)
     if not segments:
@@ -112,8 +112,11 @@ def _read_header(disk: Disk, path: str) -> tuple[SegmentHeader | None, int]:
         disk.close(file)
 
 
-def _remove_unborn(disk: Disk, directory: str, path: str, *, alone: bool) -> bool:
-    """Remove a last segment that was being created when the process died: its header is torn."""
+def _remove_unborn(disk: Disk, path: str, *, alone: bool) -> bool:
+    """Remove a last segment that was being created when the process died: its header is torn.
+
+    The folder is synced at the end of `recover`, before anything is served.
+    """
     header, _ = _read_header(disk, path)
     if header is not None:
         return False
@@ -130,7 +133,6 @@ def _remove_unborn(disk: Disk, directory: str, path: str, *, alone: bool) -> boo
         problem = "the segment header is damaged and the segment before it is missing"
         raise LogDamaged(path, "the segment header", problem, RESTORE_HINT)
     disk.unlink(path)
-    disk.sync_directory(directory)
     return True
 
 

@@ -1,0 +1,31 @@
+"""A reader that falls behind does not make the log keep everything in memory."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from ursula.log.follower import LIVE_ENTRIES_MAX, Follower
+from ursula.log.seam import Entry
+
+
+def test_a_follower_too_far_behind_goes_back_to_storage() -> None:
+    stored: list[Entry] = []
+    began: list[int] = []
+
+    def open_stored(after: int) -> Callable[[], Awaitable[list[Entry]]]:
+        began.append(after)
+        pieces = [[entry for entry in stored if entry.position > after], []]
+
+        async def read() -> list[Entry]:
+            return pieces.pop(0)
+
+        return read
+
+    async def session() -> None:
+        follower = Follower(0, open_stored)
+        for position in range(1, 2 * LIVE_ENTRIES_MAX):
+            stored.append(Entry(position, b""))
+            follower.offer(stored[-1])
+        assert [await anext(follower) for _ in stored] == stored
+
+    asyncio.run(session())
+    assert began == [0, 0]
