@@ -196,7 +196,8 @@ class LossyDisk:
 
     def rename(self, old: str, new: str) -> None:
         with self._call("rename", old):
-            self._cached_names[new] = self._cached_names.pop(old)
+            moved = self._cached_names[new] = self._cached_names.pop(old)
+            self._open = {f: (new if i is moved else path, i) for f, (path, i) in self._open.items()}
 
     def sync_directory(self, directory: str) -> None:
         with self._call("sync_directory", directory):

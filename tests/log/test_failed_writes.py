@@ -166,7 +166,7 @@ def test_a_full_disk_is_retryable_until_there_is_room() -> None:
         assert not [path for path in disk.paths() if len(disk.contents(path)) < SEGMENT_HEADER_BYTES]
 
 
-@pytest.mark.parametrize("operation", ["create", "write", "sync", "sync_directory"])
+@pytest.mark.parametrize("operation", ["create", "write", "sync", "rename", "sync_directory"])
 def test_a_roll_that_fails_is_retryable_and_tried_again(operation: str) -> None:
     async def session(disk: LossyDisk) -> None:
         async with opened(disk) as log:
@@ -174,7 +174,6 @@ def test_a_roll_that_fails_is_retryable_and_tried_again(operation: str) -> None:
             disk.fail(operation, errno.ENOSPC)
             with pytest.raises(AppendRetryable, match="No space left on device"):
                 await log.append(b"b" * 900)
-            assert disk.paths() == [path_of(BASE + 1)]
             # It would fit the old segment, but a new header may be on the disk already.
             assert await log.append(b"c") == BASE + 2
             assert disk.paths() == [path_of(BASE + 1), path_of(BASE + 2)]
@@ -183,6 +182,22 @@ def test_a_roll_that_fails_is_retryable_and_tried_again(operation: str) -> None:
     asyncio.run(session(disk))
     disk.crash()
     assert read_payloads(disk) == [b"a" * 900, b"c"]
+
+
+def test_a_position_never_goes_back_though_everything_before_was_trimmed() -> None:
+    async def session(disk: LossyDisk) -> None:
+        async with opened(disk) as log:
+            await log.append(b"a" * 900)
+            disk.fail("sync", errno.EIO, after=1, times=2)
+            with pytest.raises(AppendUnknown):
+                await log.append(b"b" * 900)
+            await log.trim(BASE + 1)
+        disk.crash()
+        async with opened(disk) as log:
+            assert log.first == log.known_tail == BASE + 1
+            assert await log.append(b"c") == BASE + 2
+
+    asyncio.run(session(LossyDisk()))
 
 
 def test_a_roll_whose_leftover_cannot_be_removed_goes_on_later() -> None:
@@ -259,10 +274,11 @@ def test_a_new_segment_is_durable_before_a_record_in_it() -> None:
             await log.append(b"b" * 900)
             new, old = f"{BASE + 2:020}.log", f"{BASE + 1:020}.log"
             assert disk.history[begin:] == [
-                ("create", new),
-                ("write", new),
-                ("preallocate", new),
-                ("sync", new),
+                ("create", "unborn"),
+                ("write", "unborn"),
+                ("preallocate", "unborn"),
+                ("sync", "unborn"),
+                ("rename", "unborn"),
                 ("sync_directory", "log"),
                 ("truncate", old),
                 ("write", new),

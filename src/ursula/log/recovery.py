@@ -7,6 +7,7 @@ in the page cache must not be shown and then vanish.
 
 import os
 import re
+from contextlib import suppress
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from ursula.log.record import (
     decode_segment_header,
 )
 from ursula.log.seam import GENERATION_SHIFT, LogDamaged
-from ursula.log.segment import PIECE_BYTES, Segment, SegmentReader, reserve
+from ursula.log.segment import PIECE_BYTES, Segment, SegmentReader, reserve, unborn_path
 from ursula.log.stored import RESTORE_HINT
 
 _SEGMENT_NAME = re.compile(r"\d{20}\.log")
@@ -42,12 +43,14 @@ class Recovered(NamedTuple):
 def recover(disk: Disk, directory: str, generation: int, segment_bytes: int) -> Recovered:
     """Check a folder, cut a torn tail, make what is left durable."""
     disk.make_directory(directory)
+    with suppress(FileNotFoundError):
+        disk.unlink(unborn_path(directory))
     paths = [os.path.join(directory, name) for name in disk.list(directory) if _SEGMENT_NAME.fullmatch(name)]
     paths.sort()
     if paths:
         _check_generation(paths[-1], generation)
     segments = [_load(disk, path) for path in paths[:-1]]
-    if paths and not _remove_unborn(disk, paths[-1], alone=not segments):
+    if paths and not _remove_torn(disk, paths[-1], alone=not segments):
         segments.append(_load(disk, paths[-1]))
     _check_order(segments)
     if not segments:
@@ -112,7 +115,7 @@ def _read_header(disk: Disk, path: str) -> tuple[SegmentHeader | None, int]:
         disk.close(file)
 
 
-def _remove_unborn(disk: Disk, path: str, *, alone: bool) -> bool:
+def _remove_torn(disk: Disk, path: str, *, alone: bool) -> bool:
     """Remove a last segment that was being created when the process died: its header is torn.
 
     The folder is synced at the end of `recover`, before anything is served.

@@ -33,23 +33,29 @@ def segment_path(directory: str, first: int) -> str:
     return os.path.join(directory, f"{first:020}.log")
 
 
+def unborn_path(directory: str) -> str:
+    """Where a segment is made before it gets its name."""
+    return os.path.join(directory, "unborn")
+
+
 def create_segment(disk: Disk, directory: str, header: SegmentHeader, room_bytes: int) -> int:
     """Make an empty segment durable, name and header, and return it open."""
-    path = segment_path(directory, header.first)
-    # The name can only be taken by what an earlier attempt left, which holds no acknowledged record.
+    path, unborn = segment_path(directory, header.first), unborn_path(directory)
     with suppress(FileNotFoundError):
-        disk.unlink(path)
-    file = disk.create(path)
+        disk.unlink(unborn)
+    file = disk.create(unborn)
     try:
         disk.write(file, encode_segment_header(header), 0)
         reserve(disk, file, SEGMENT_HEADER_BYTES, room_bytes)
         disk.sync(file)
+        # A segment whose first record failed is replaced, never removed: where older ones were trimmed,
+        # its header is all that remembers the position.
+        disk.rename(unborn, path)
         disk.sync_directory(directory)
     except OSError:
         disk.close(file)
         with suppress(OSError):
-            disk.unlink(path)
-            disk.sync_directory(directory)
+            disk.unlink(unborn)
         raise
     return file
 
