@@ -29,7 +29,7 @@ class ServerExited(Exception):
 
 
 class Server:
-    """A server on a port of its own. `settings` are named as in the configuration file, as "http.long_poll"."""
+    """A server on a port of its own. `settings` are named as in the configuration file: "http.cache"."""
 
     def __init__(
         self,

@@ -90,8 +90,8 @@ def parse_time(text: str) -> int:
             "invalid_ttl", "Stream-Expires-At must be an RFC 3339 time such as 2030-01-01T00:00:00Z"
         )
     try:
-        moment = datetime.fromisoformat(text.upper())
-    except ValueError as error:
+        moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise Problem("invalid_ttl", f"Stream-Expires-At is not a time: {error}") from None
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
