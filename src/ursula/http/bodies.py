@@ -137,6 +137,7 @@ class Reading:
         self._exchange.refuse(timed_out(self._bodies._timeout))
 
     def _arrived(self, future: Future) -> None:
+        self._future = None  # it holds on to this callback: together they would be a cycle
         if not self._bodies.finished(self):
             return
         try:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 import granian.server.embed as embedded
-import uvloop
 from granian._granian import CallbackScheduler, SocketHolder
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
@@ -27,6 +26,7 @@ from ..engine.node import Node
 from ..log.seam import LogDamaged
 from ..model.entry import EntryUnreadable
 from .app import App
+from .loop import CoalescingLoop
 from .rsgi import Watcher
 
 BACKLOG = 4096
@@ -40,7 +40,7 @@ logger = logging.getLogger("ursula")
 
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. Raises StartRefused if it cannot start."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=CoalescingLoop) as runner:
         code = runner.run(_serve(settings))
     # A body that was never sent to its end keeps a thread of Granian's waiting, and us with it.
     logging.shutdown()
