@@ -17,6 +17,7 @@ from .folder import DataFolder
 from .group import Group
 
 YOUNG_COLLECTION_SECONDS = 1.0
+RECOVERY_LOOK_SECONDS = 0.01
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class Node:
         self.generation = folder.identity.generation if folder else 1
         self.group_count = folder.identity.groups if folder else 1
         self.groups: list[Group] = []
+        self.recovered = False  # whether every group has replayed its log
 
     async def run(self) -> None:
         """Open the logs, replay them and serve, until `stop`. Raises what made that impossible."""
@@ -41,7 +43,7 @@ class Node:
             log = await self._open_log(number)
             first = log.first if isinstance(log, FileLog) else start
             self.groups.append(Group(number, log, self._clock, first))
-        await asyncio.gather(*(group.run() for group in self.groups), self._tidy_memory())
+        await asyncio.gather(*(group.run() for group in self.groups), self._watch_recovery())
 
     async def stop(self) -> None:
         """Finish what was proposed and close the logs."""
@@ -55,11 +57,6 @@ class Node:
         if self.group_count == 1:
             return self.groups[0]
         return self.groups[zlib.crc32(bucket.encode()) % self.group_count]
-
-    @property
-    def recovered(self) -> bool:
-        """Whether every group has replayed its log."""
-        return len(self.groups) == self.group_count and all(group.recovered for group in self.groups)
 
     @property
     def progress(self) -> float:
@@ -77,13 +74,14 @@ class Node:
         path: Path = self._folder.log_path(number)
         return await FileLog.open(path, generation=self.generation, segment_bytes=self._log_segment_bytes)
 
-    async def _tidy_memory(self) -> None:
-        """Keep what was replayed out of garbage collection, then collect only young objects, on a timer."""
+    async def _watch_recovery(self) -> None:
+        """Serve once all is replayed, keep that out of garbage collection, and collect only young objects."""
         gc.disable()
-        while not self.recovered:
-            await asyncio.sleep(0.02)
+        while not all(group.recovered for group in self.groups):
+            await asyncio.sleep(RECOVERY_LOOK_SECONDS)
         gc.collect()
         gc.freeze()
+        self.recovered = True
         while True:
             await asyncio.sleep(YOUNG_COLLECTION_SECONDS)
             gc.collect(1)

@@ -11,6 +11,7 @@ from .bodies import Bodies
 from .cors import Cors
 from .errors import Problem
 from .exchange import Exchange
+from .headers import take_headers
 from .health import ROUTES as HEALTH_ROUTES
 from .live import Ending
 from .long_poll import answer_long_poll
@@ -26,6 +27,7 @@ STREAM_METHODS = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
 BUCKET_METHODS = "PUT, OPTIONS"
 HEALTH_METHODS = "GET, HEAD, OPTIONS"
 
+_EXCHANGES = {"POST": AppendRequest, "PUT": CreateRequest}
 _ANSWERS = {Live.NO: answer_now, Live.LONG_POLL: answer_long_poll, Live.SSE: answer_sse}
 
 logger = logging.getLogger(__name__)
@@ -52,7 +54,8 @@ class App:
 
     def handle(self, watcher: Watcher) -> None:
         """Answer a request, now or by a callback later."""
-        exchange = Exchange(self, watcher.scope, watcher.proto)
+        scope = watcher.scope
+        exchange = _EXCHANGES.get(scope.method, Exchange)(self, scope, watcher.proto)
         self.guard(exchange, self._route, exchange)
 
     def guard(self, exchange: Exchange, function: Callable[..., None], *arguments: Any) -> None:
@@ -95,15 +98,13 @@ class App:
 
     def _route_stream(self, exchange: Exchange, method: str, path: str) -> None:
         exchange.target = parse_stream_path(path)
-        exchange.take_headers()
-        if method == "POST":
-            AppendRequest(exchange)
+        exchange.headers = take_headers(exchange.raw_headers)
+        if isinstance(exchange, AppendRequest | CreateRequest):
+            exchange.begin()
         elif method == "GET":
             self._read(exchange)
         elif method == "HEAD":
             head_stream(exchange)
-        elif method == "PUT":
-            CreateRequest(exchange)
         elif method == "DELETE":
             delete_stream(exchange)
         else:

@@ -38,21 +38,16 @@ class Cors:
     """Which origins may use the server from a browser."""
 
     def __init__(self, origins: Sequence[str]) -> None:
-        self._anyone = "*" in origins
         self._origins = frozenset(origins)
-        self._open = _allowing("*")
+        self.open: HeaderList | None = _allowing("*") if "*" in origins else None
 
     def headers(self, origin: str | None) -> HeaderList:
-        """What goes on every response to this origin. The list is shared: never change it."""
-        if self._anyone:
-            return self._open
+        """What goes on every response to this origin; `open`, where that is the same for everyone."""
+        if self.open is not None:
+            return self.open
         if origin in self._origins and origin is not None:
             return [*_allowing(origin), ("vary", "Origin")]
         return [*_SECURITY, ("vary", "Origin")]
-
-    def needs_origin(self) -> bool:
-        """Whether `headers` depends on who asks."""
-        return not self._anyone
 
     def preflight(self, origin: str | None) -> HeaderList:
         """The answer to a browser that asks first."""

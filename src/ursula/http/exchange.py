@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from ..engine.failures import Failure, OutcomeUnknown
 from ..model.outcomes import Refused
 from .errors import RETRY_AFTER_SECONDS, Problem
-from .headers import take_headers
 from .names import Target
-from .rsgi import HeaderList, Protocol_, Scope, Transport
+from .rsgi import Future, HeaderList, Protocol_, Scope, Transport
 from .tokens import format_offset
 
 if TYPE_CHECKING:
@@ -20,6 +19,8 @@ class Exchange:
     __slots__ = (
         "answered",
         "app",
+        "body_future",
+        "body_length",
         "common",
         "headers",
         "held_bytes",
@@ -31,6 +32,8 @@ class Exchange:
 
     target: Target
     headers: dict[str, str]
+    body_length: int
+    body_future: Future | None
 
     def __init__(self, app: "App", scope: Scope, proto: Protocol_) -> None:
         self.app = app
@@ -40,11 +43,20 @@ class Exchange:
         self.held_bytes = 0
         self.answered = False
         cors = app.cors
-        self.common = cors.headers(self.raw_headers.get("origin") if cors.needs_origin() else None)
+        self.common = cors.open or cors.headers(self.raw_headers.get("origin"))
 
-    def take_headers(self) -> None:
-        """Read and check our headers."""
-        self.headers = take_headers(self.raw_headers)
+    def on_body(self, body: bytes) -> None:
+        """The whole body is here: for those exchanges that asked for it."""
+        raise NotImplementedError
+
+    def body_arrived(self, future: Future) -> None:
+        """The body, or what there is of it, has come."""
+        body = self.app.bodies.arrived(self, future)
+        if body is not None:
+            try:
+                self.on_body(body)
+            except Problem as problem:
+                self.refuse(problem)
 
     def empty(self, status: int, headers: HeaderList) -> None:
         """Answer without a body."""

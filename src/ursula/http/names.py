@@ -1,6 +1,7 @@
 """Which bucket and stream a path names, and which names are allowed."""
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -23,6 +24,7 @@ class Target(NamedTuple):
     flat: bool
 
 
+@lru_cache(maxsize=4096)
 def parse_stream_path(path: str) -> Target:
     """The stream that a path names."""
     if path.startswith(FLAT_PREFIX):

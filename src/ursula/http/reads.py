@@ -27,6 +27,13 @@ def head_stream(exchange: Exchange) -> None:
     if isinstance(found, Refused):
         exchange.refused(found)
         return
+    wanted = exchange.headers.get("stream-incarnation")
+    if wanted is not None and parse_incarnation(wanted, exchange.app.generation) != found.incarnation:
+        message = "the stream at this name is another incarnation"
+        exchange.refused(
+            Refused("incarnation_mismatch", message, found.incarnation, found.tail, found.closed)
+        )
+        return
     incarnation = exchange.incarnation(found.incarnation)
     tag = format_tag(incarnation, found.tail, found.tail, found.closed)
     headers = [
@@ -127,7 +134,7 @@ def settle(exchange: Exchange, group: Group, again: Handler) -> bool:
 
 
 def end_if_overdue(exchange: Exchange, group: Group, again: Again) -> bool:
-    """Whether the stream's deadline has not passed; if it has, the stream is ended, then `again` is called."""
+    """Whether the deadline has not passed; if it has, the stream is ended, and then `again` is called."""
     target = exchange.target
     if not group.is_overdue(target.bucket, target.stream):
         return True

@@ -35,7 +35,7 @@ def parse_offset(text: str) -> int:
 
 def format_offset(offset: int) -> str:
     """An offset as we send it: 20 digits, so that text order is number order."""
-    return f"{offset:020d}"
+    return str(offset).zfill(20)
 
 
 def parse_number(text: str) -> int | None:

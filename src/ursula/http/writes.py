@@ -1,7 +1,9 @@
 """PUT, POST and DELETE: a request becomes a command, and its outcome an answer."""
 
+from typing import NamedTuple
+
 from ..engine.failures import Failure, OutcomeUnknown, Unavailable
-from ..model.commands import Append, Create, CreateBucket, Delete, ForkPoint, IfMatch
+from ..model.commands import Append, Create, CreateBucket, Delete, ForkPoint, IfMatch, Producer
 from ..model.json_messages import JsonInvalid, JsonTooLarge, split
 from ..model.media_type import DEFAULT, JSON, media_type_of
 from ..model.outcomes import AnyOutcome, Appended, BucketCreated, Created, Ended, Refused
@@ -15,124 +17,135 @@ from .tokens import format_offset, format_tag, parse_if_match, parse_incarnation
 AnyAnswer = AnyOutcome | Failure
 
 
-class AppendRequest:
+class Conditions(NamedTuple):
+    """What a writer may say beside the body of an append."""
+
+    close: bool = False
+    producer: Producer | None = None
+    stream_seq: str | None = None
+    if_match: IfMatch | None = None
+    incarnation: str | None = None
+
+
+UNCONDITIONAL = Conditions()
+
+
+class AppendRequest(Exchange):
     """POST on a stream: append, close, or both."""
 
-    __slots__ = (
-        "_close",
-        "_exchange",
-        "_has_body",
-        "_if_match",
-        "_incarnation",
-        "_media_type",
-        "_producer",
-        "_stream_seq",
-    )
+    __slots__ = ("_conditions", "_has_body", "_media_type")
 
-    def __init__(self, exchange: Exchange) -> None:
-        headers = exchange.headers
+    def begin(self) -> None:
+        """Check the headers and ask for the body."""
+        headers = self.headers
         content_type = headers.get("content-type")
-        self._exchange = exchange
         self._media_type = media_type_of(content_type) if content_type else None
-        self._close = wants_close(headers)
-        self._producer = parse_producer(headers)
-        self._stream_seq = parse_stream_seq(headers)
-        self._if_match = _if_match(exchange)
-        self._incarnation = _incarnation(exchange)
-        exchange.app.bodies.read(exchange, self._on_body)
+        # The usual append has no header of ours but its content type.
+        self._conditions = self._parse(headers) if len(headers) > 1 or not content_type else UNCONDITIONAL
+        self.app.bodies.read(self)
 
-    def _on_body(self, body: bytes) -> None:
-        exchange = self._exchange
-        self._has_body = bool(body)
-        if not body and not self._close:
-            raise Problem("empty_body", "an append needs a body, unless it closes the stream")
-        if body and self._media_type is None:
-            raise Problem("content_type_missing", "an append needs a Content-Type")
-        messages, unsplit = _messages(body, self._media_type)
-        if self._media_type == JSON and body and not messages and unsplit is None:
-            unsplit = "an empty array holds no message"
-        target = exchange.target
-        command = Append(
-            target.bucket,
-            target.stream,
-            messages,
-            self._media_type,
-            self._close,
-            self._producer,
-            self._stream_seq,
-            self._if_match,
-            self._incarnation,
+    def _parse(self, headers: dict[str, str]) -> Conditions:
+        return Conditions(
+            wants_close(headers),
+            parse_producer(headers),
+            parse_stream_seq(headers),
+            _if_match(self),
+            _incarnation(self),
         )
-        group = exchange.app.node.group_of(target.bucket)
-        group.propose(command, self._on_outcome, len(body), unsplit)
+
+    def on_body(self, body: bytes) -> None:
+        """Propose the append."""
+        media_type = self._media_type
+        close, producer, stream_seq, if_match, incarnation = self._conditions
+        self._has_body = bool(body)
+        unsplit = None
+        if not body:
+            if not close:
+                raise Problem("empty_body", "an append needs a body, unless it closes the stream")
+            messages: tuple[bytes, ...] = ()
+        elif media_type is None:
+            raise Problem("content_type_missing", "an append needs a Content-Type")
+        elif media_type != JSON:
+            messages = (body,)
+        else:
+            messages, unsplit = _split(body)
+            if not messages and unsplit is None:
+                unsplit = "an empty array holds no message"
+        bucket, stream, _ = self.target
+        command = Append(
+            bucket, stream, messages, media_type, close, producer, stream_seq, if_match, incarnation
+        )
+        self.app.node.group_of(bucket).propose(command, self._on_outcome, len(body), unsplit)
 
     def _on_outcome(self, outcome: AnyAnswer) -> None:
-        exchange = self._exchange
         if not isinstance(outcome, Appended):
-            exchange.refused(_refusal(outcome))
+            self.refused(_refusal(outcome))
             return
-        incarnation = exchange.incarnation(outcome.incarnation)
+        incarnation = self.incarnation(outcome.incarnation)
+        tail = outcome.tail
         headers = [
             ("stream-next-offset", format_offset(outcome.next_offset)),
-            ("etag", format_tag(incarnation, outcome.tail, outcome.tail, outcome.closed)),
+            ("etag", format_tag(incarnation, tail, tail, outcome.closed)),
             ("stream-incarnation", incarnation),
         ]
         if outcome.closed:
             headers.append(("stream-closed", "true"))
         if outcome.epoch is None:
-            exchange.empty(204, headers)
+            self.empty(204, headers)
             return
         headers.append(("producer-epoch", str(outcome.epoch)))
         headers.append(("producer-seq", str(outcome.seq)))
-        exchange.empty(200 if self._has_body and not outcome.duplicate else 204, headers)
+        self.empty(200 if self._has_body and not outcome.duplicate else 204, headers)
 
 
-class CreateRequest:
+class CreateRequest(Exchange):
     """PUT on a stream: create it, or make sure that it is as asked."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        headers = exchange.headers
-        self._exchange = exchange
-        self._content_type = headers.get("content-type") or None
-        self._close = wants_close(headers)
-        self._producer = parse_producer(headers)
-        self._stream_seq = parse_stream_seq(headers)
-        self._ttl_seconds, self._expires_at = parse_lifetime(headers)
-        self._fork = _fork(exchange)
-        self._if_match = _if_match(exchange)
-        exchange.app.bodies.read(exchange, self._on_body)
+    __slots__ = ("_fork", "_lifetime")
 
-    def _on_body(self, body: bytes) -> None:
-        exchange, target = self._exchange, self._exchange.target
-        group = exchange.app.node.group_of(target.bucket)
-        content_type = self._content_type
+    def begin(self) -> None:
+        """Check the headers and ask for the body."""
+        parse_producer(self.headers)
+        parse_stream_seq(self.headers)
+        self._lifetime = parse_lifetime(self.headers)
+        self._fork = _fork(self)
+        self.app.bodies.read(self)
+
+    def on_body(self, body: bytes) -> None:
+        """Propose the creation."""
+        headers, (bucket, stream, flat) = self.headers, self.target
+        group = self.app.node.group_of(bucket)
+        content_type = headers.get("content-type") or None
         if content_type is None and self._fork is not None and body:
-            source = group.describe(target.bucket, self._fork.source)
+            source = group.describe(bucket, self._fork.source)
             if not isinstance(source, Refused):
                 content_type = source.content_type
-        messages, unsplit = _messages(body, media_type_of(content_type or DEFAULT))
+        messages: tuple[bytes, ...] = (body,) if body else ()
+        unsplit = None
+        if body and media_type_of(content_type or DEFAULT) == JSON:
+            messages, unsplit = _split(body)
+        ttl_seconds, expires_at = self._lifetime
         command = Create(
-            target.bucket,
-            target.stream,
+            bucket,
+            stream,
             content_type,
             messages,
-            self._close,
-            self._ttl_seconds,
-            self._expires_at,
-            target.flat,
+            wants_close(headers),
+            ttl_seconds,
+            expires_at,
+            flat,
             self._fork,
-            self._producer,
-            self._stream_seq,
-            self._if_match,
+            parse_producer(headers),
+            parse_stream_seq(headers),
+            _if_match(self),
         )
         group.propose(command, self._on_outcome, len(body), unsplit)
 
     def _on_outcome(self, outcome: AnyAnswer) -> None:
-        exchange = self._exchange
         if not isinstance(outcome, Created):
-            exchange.refused(_refusal(outcome))
+            self.refused(_refusal(outcome))
             return
-        incarnation = exchange.incarnation(outcome.incarnation)
+        incarnation = self.incarnation(outcome.incarnation)
         headers: HeaderList = [
             ("content-type", outcome.content_type),
             ("stream-next-offset", format_offset(outcome.tail)),
@@ -142,8 +155,8 @@ class CreateRequest:
         if outcome.closed:
             headers.append(("stream-closed", "true"))
         if outcome.new:
-            headers.append(("location", exchange.app.location(exchange)))
-        exchange.empty(201 if outcome.new else 200, headers)
+            headers.append(("location", self.app.location(self)))
+        self.empty(201 if outcome.new else 200, headers)
 
 
 def delete_stream(exchange: Exchange) -> None:
@@ -180,12 +193,8 @@ def _refusal(outcome: AnyAnswer) -> Refused | Failure:
     raise TypeError(f"an outcome of another command: {outcome!r}")
 
 
-def _messages(body: bytes, media_type: str | None) -> tuple[tuple[bytes, ...], str | None]:
-    """The messages of a body, or why it has none that can be stored."""
-    if not body:
-        return (), None
-    if media_type != JSON:
-        return (body,), None
+def _split(body: bytes) -> tuple[tuple[bytes, ...], str | None]:
+    """The messages of a JSON body, or why it has none that can be stored."""
     try:
         return split(body), None
     except JsonTooLarge as error:
