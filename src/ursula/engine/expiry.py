@@ -21,21 +21,18 @@ class Expiry:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._heap: list[tuple[int, str, str, str]] = []
+        self.heap: list[tuple[int, str, str, str]] = []
         self._seen: dict[str, int] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._heap)
 
     def add(self, bucket: str, name: str) -> None:
         """Begin to look after a stream that has a deadline."""
         stream = self._state.find(bucket, name)
         if stream is not None and stream.deadline is not None:
-            heappush(self._heap, (_look_at(stream), bucket, name, stream.incarnation))
+            heappush(self.heap, (_look_at(stream), bucket, name, stream.incarnation))
 
     def next_look(self) -> int | None:
         """The next moment at which something may have to be done."""
-        return self._heap[0][0] if self._heap else None
+        return self.heap[0][0] if self.heap else None
 
     def overdue(self, bucket: str, name: str, now: int) -> Expire | None:
         """The command that ends the stream at this name, if its deadline has passed."""
@@ -64,8 +61,8 @@ class Expiry:
 
     def due(self, now: int) -> Iterator[Expire | Renew]:
         """The commands whose time has come; each stream is put back to be looked at again."""
-        while self._heap and self._heap[0][0] <= now:
-            _, bucket, name, incarnation = heappop(self._heap)
+        while self.heap and self.heap[0][0] <= now:
+            _, bucket, name, incarnation = heappop(self.heap)
             stream = self._state.find(bucket, name)
             if stream is None or stream.incarnation != incarnation or stream.deadline is None:
                 continue
@@ -80,7 +77,7 @@ class Expiry:
             else:
                 look = _look_at(stream)
                 again = look if look > now else stream.deadline
-            heappush(self._heap, (again, bucket, name, incarnation))
+            heappush(self.heap, (again, bucket, name, incarnation))
 
     def _pending(self, stream: Stream) -> int | None:
         """The time of a read that moves the deadline and was not logged yet."""

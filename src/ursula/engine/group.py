@@ -11,11 +11,11 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ..log.seam import AppendFailed, AppendUnknown, Log
 from ..model import entry as entries
-from ..model.commands import AnyCommand, Create, CreateBucket, Expire
+from ..model.commands import AnyCommand, Append, Create, CreateBucket, Expire
 from ..model.outcomes import AnyOutcome, Appended, Created, Description, Ended, Page, Refused
 from ..model.state import State
 from .clock import Clock
@@ -62,9 +62,10 @@ class Group:
         self._proposer = secrets.randbits(63)
         self._commands: list[AnyCommand] = []
         self._dones: list[Done | None] = []
-        self._sizes: list[int] = []
+        self._gathered_bytes = 0
         self._gathering: asyncio.Future[None] | None = None
         self._in_flight: deque[Batch] = deque()
+        self._touched: dict[str, None] = {}
         self._proposed = 0
         self._finished = 0
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
@@ -113,7 +114,7 @@ class Group:
         if self._stopping or not self.recovered:
             done(Unavailable("the server is stopping" if self._stopping else "the log is being replayed"))
             return
-        if self._expiry and not isinstance(command, CreateBucket):
+        if self._expiry.heap and not isinstance(command, CreateBucket):
             overdue = self._overdue(command)
             if overdue is not None:
                 self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, unsplit)), 0)
@@ -136,7 +137,7 @@ class Group:
     def _enqueue(self, command: AnyCommand, done: Done | None, size: int) -> None:
         self._commands.append(command)
         self._dones.append(done)
-        self._sizes.append(size)
+        self._gathered_bytes += size
         self._proposed += 1
         if self._gathering is not None:
             self._gathering.set_result(None)
@@ -165,18 +166,13 @@ class Group:
 
     def _take(self) -> Batch:
         """The next batch: everything that waits, within the limits; one larger command goes alone."""
-        count, size = 0, 0
-        for item in self._sizes[:BATCH_COMMANDS_MAX]:
-            size += item
-            if count and size > BATCH_BYTES_MAX:
-                break
-            count += 1
         commands, dones = self._commands, self._dones
-        if count == len(commands):
-            self._commands, self._dones, self._sizes = [], [], []
-        else:
-            self._commands, self._dones, self._sizes = commands[count:], dones[count:], self._sizes[count:]
-            del commands[count:], dones[count:]
+        count = len(commands)
+        if count > BATCH_COMMANDS_MAX or self._gathered_bytes > BATCH_BYTES_MAX:
+            count = _fitting(commands)
+        self._commands, self._dones = commands[count:], dones[count:]
+        del commands[count:], dones[count:]
+        self._gathered_bytes = sum(map(_size, self._commands))
         at = self._clock()
         return Batch(at, commands, dones, entries.encode(self._proposer, at, commands))
 
@@ -210,26 +206,31 @@ class Group:
         apply = state.apply
         outcomes = [apply(command, index) for index, command in enumerate(commands)]
         self.applied = position
-        touched: dict[str, None] = {}
+        self._note(commands, outcomes)
+        if dones is not None:
+            self._finish(dones, outcomes)
+        elif self._waiting:
+            self._run_waiting()
+        if self._touched:
+            touched, self._touched = self._touched, {}
+            for incarnation in touched:
+                self.watchers.wake(incarnation)
+
+    def _note(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
+        """Take note of what the engine must know: streams with a deadline, ended ones, watched ones."""
         watched = bool(self.watchers)
         for command, outcome in zip(commands, outcomes, strict=True):
-            if isinstance(outcome, Appended):
+            if type(outcome) is Appended:
                 if watched:
-                    touched[outcome.incarnation] = None
+                    self._touched[outcome.incarnation] = None
             elif isinstance(outcome, Created):
                 if outcome.new and outcome.deadline is not None and isinstance(command, Create):
                     self._look_after(command.bucket, command.stream)
             elif isinstance(outcome, Ended):
                 self._expiry.forget(outcome.incarnation)
-                touched[outcome.incarnation] = None
-        if dones is not None:
-            self._finish(dones, outcomes)
-        elif self._waiting:
-            self._run_waiting()
-        for incarnation in touched:
-            self.watchers.wake(incarnation)
+                self._touched[outcome.incarnation] = None
 
-    def _finish(self, dones: list[Done | None], outcomes: list[AnyOutcome] | list[Failure]) -> None:
+    def _finish(self, dones: list[Done | None], outcomes: Sequence[AnyOutcome | Failure]) -> None:
         self._finished += len(dones)
         for done, outcome in zip(dones, outcomes, strict=True):
             if done is not None:
@@ -298,7 +299,7 @@ class Group:
 
     def is_overdue(self, bucket: str, name: str) -> bool:
         """Whether the stream's deadline has passed and its end is not applied yet."""
-        return bool(self._expiry) and self._expiry.overdue(bucket, name, self._clock()) is not None
+        return bool(self._expiry.heap) and self._expiry.overdue(bucket, name, self._clock()) is not None
 
     def end_overdue(self, bucket: str, name: str, done: Done) -> None:
         """End a stream whose deadline has passed; `done` is called when it is."""
@@ -312,7 +313,7 @@ class Group:
 
     def note_read(self, bucket: str, name: str) -> None:
         """A read renews a sliding window."""
-        if self._expiry and not self._stopping:
+        if self._expiry.heap and not self._stopping:
             renewal = self._expiry.seen(bucket, name, self._clock())
             if renewal is not None:
                 self._enqueue(renewal, None, 0)
@@ -339,6 +340,20 @@ class Group:
         if next_look is not None:
             delay = min(max(next_look - now, 1000) / 1_000_000, 3600.0)
             self._expiry_timer = asyncio.get_running_loop().call_later(delay, self._expiry_tick)
+
+
+def _size(command: AnyCommand) -> int:
+    return sum(map(len, command.messages)) if isinstance(command, Append | Create) else 0
+
+
+def _fitting(commands: list[AnyCommand]) -> int:
+    """How many of the commands make one batch: as many as fit, and at least one."""
+    size = 0
+    for count, command in enumerate(commands[:BATCH_COMMANDS_MAX]):
+        size += _size(command)
+        if count and size > BATCH_BYTES_MAX:
+            return count
+    return min(len(commands), BATCH_COMMANDS_MAX)
 
 
 def _then(done: Done, following: Callable[[], None]) -> Done:
