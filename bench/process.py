@@ -1,0 +1,55 @@
+"""A child process: started, waited for, measured and stopped by its id."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+STOP_SECONDS = 15.0
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Process:
+    """A running child whose output goes to a file."""
+
+    def __init__(self, command: Sequence[str], output: Path, environment: Mapping[str, str]) -> None:
+        self._output = output
+        with output.open("wb") as file:
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=dict(environment)
+            )
+        self.pid = self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is still running."""
+        return self._child.poll() is None
+
+    def cpu_seconds(self) -> float:
+        """Processor time of all its threads so far, in the program and in the kernel."""
+        # The name in parentheses may hold spaces; what follows it may not.
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+    def resident_bytes(self) -> int:
+        """Memory that it holds now."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+
+    def last_words(self) -> str:
+        """The last line that it wrote."""
+        lines = self._output.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def stop(self) -> None:
+        """End it: asked first, then made to."""
+        if not self.alive:
+            return
+        self._child.send_signal(signal.SIGTERM)
+        try:
+            self._child.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()

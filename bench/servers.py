@@ -1,0 +1,186 @@
+"""The servers that are compared: how each is started, and where its streams are."""
+
+import http.client
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from . import rust
+from .failure import Failed
+from .process import Process
+
+HERE = Path(__file__).parent
+SCRATCH = HERE / "results" / "tmp"
+"""On the disk that the project is on: a sync to a memory file system would cost nothing."""
+
+START_SECONDS = 60.0
+POLL_SECONDS = 0.002
+
+_OURS_READY = "/readyz/local"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of server."""
+
+    name: str
+    label: str
+    command: Callable[[int, Path], Sequence[str]]
+    ready: str = "/"
+    """A path that answers something else than 503 once the server is ready."""
+    prefix: str = "/v1/stream/"
+    bucket: str | None = None
+    """To be created before streams can be."""
+    api_style: str = "durable"
+    missing: Callable[[], str | None] = lambda: None
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server."""
+
+    kind: Kind
+    port: int
+    process: Process
+    ready_seconds: float
+    """From the start of the process until it was ready."""
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def path(self, stream: str) -> str:
+        """The path of a stream."""
+        return self.kind.prefix + stream
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """An empty folder on the real disk, removed afterwards."""
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=SCRATCH))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def started(kind: Kind, folder: Path | None = None) -> Iterator[Server]:
+    """A new server, in an empty folder unless one is given, until the block ends."""
+    with scratch_folder() as own:
+        port = _free_port()
+        begun = time.perf_counter()
+        process = Process(kind.command(port, folder or own / "data"), own / "output", _environment())
+        try:
+            _await_ready(kind, port, process)
+            server = Server(kind, port, process, time.perf_counter() - begun)
+            if kind.bucket is not None:
+                _create_bucket(server, kind.bucket)
+            yield server
+        finally:
+            process.stop()
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without settings that would make a server another one."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("URSULA_")}
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _await_ready(kind: Kind, port: int, process: Process) -> None:
+    deadline = time.perf_counter() + START_SECONDS
+    while time.perf_counter() < deadline:
+        if not process.alive:
+            raise Failed(f"{kind.label} did not start: {process.last_words()}")
+        try:
+            if _status(port, "GET", kind.ready) != 503:
+                return
+        except OSError:
+            pass
+        time.sleep(POLL_SECONDS)
+    raise Failed(f"{kind.label} was not ready within {START_SECONDS:.0f} s: {process.last_words()}")
+
+
+def _create_bucket(server: Server, bucket: str) -> None:
+    status = _status(server.port, "PUT", f"/{bucket}")
+    if status not in (200, 201):
+        raise Failed(f"{server.kind.label} answered {status} to the creation of a bucket")
+
+
+def _status(port: int, method: str, path: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request(method, path)
+        return connection.getresponse().status
+    except http.client.HTTPException as error:
+        raise OSError(str(error)) from error
+    finally:
+        connection.close()
+
+
+def _ours(port: int, folder: Path) -> Sequence[str]:
+    listen = ("--listen", f"127.0.0.1:{port}", "--data-dir", str(folder))
+    return (sys.executable, "-m", "ursula", "serve", "--config", os.devnull, *listen)
+
+
+def _bare(port: int, folder: Path) -> Sequence[str]:
+    return (sys.executable, "-m", "bench.bare", str(port))
+
+
+def _reference_memory(port: int, folder: Path) -> Sequence[str]:
+    return ("node", str(HERE / "reference.mjs"), str(port))
+
+
+def _reference_file(port: int, folder: Path) -> Sequence[str]:
+    return ("node", str(HERE / "reference.mjs"), str(port), str(folder))
+
+
+def _rust(port: int, folder: Path) -> Sequence[str]:
+    folder.mkdir()
+    file = folder / "ursula.toml"
+    file.write_text(rust.configuration(port, folder))
+    return (str(rust.find_server()), "server", "--config", str(file))
+
+
+def _node_missing() -> str | None:
+    if shutil.which("node") is None:
+        return "Node.js is not installed"
+    if not (HERE / "node_modules" / "@durable-streams" / "server").is_dir():
+        return "@durable-streams/server is not installed (make bench does it)"
+    return None
+
+
+@cache
+def _rust_missing() -> str | None:
+    return None if rust.find_server() else "the Rust program `ursula` is not on the PATH"
+
+
+OURS = Kind("ours", "ours", _ours, ready=_OURS_READY)
+BARE = Kind("bare", "bare Granian", _bare)
+REFERENCE_FILE = Kind("reference-file", "reference, files", _reference_file, missing=_node_missing)
+REFERENCE_MEMORY = Kind("reference-memory", "reference, memory", _reference_memory, missing=_node_missing)
+RUST = Kind(
+    "rust",
+    "Rust Ursula",
+    _rust,
+    ready="/__ursula/ready",
+    prefix="/bench/",
+    bucket="bench",
+    api_style="ursula",
+    missing=_rust_missing,
+)
+KINDS = (OURS, REFERENCE_FILE, REFERENCE_MEMORY, RUST, BARE)
