@@ -1,0 +1,143 @@
+"""The two load generators: wrk, and `ursula-bench` where it is installed."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from . import rust
+from .failure import Failed
+from .servers import Server
+
+SCRIPTS = Path(__file__).parent / "lua"
+WRK_THREADS = 1
+"""One keeps ahead of every server here; a second would take processor time from them."""
+SPARE_SECONDS = 60
+
+
+class WrkResult(msgspec.Struct, frozen=True):
+    """What wrk counted."""
+
+    requests: int
+    bytes: int
+    microseconds: int
+    status_errors: int
+    socket_errors: int
+    p50_us: int
+    p99_us: int
+
+    @property
+    def per_second(self) -> float:
+        """Requests that were answered as they should, each second."""
+        return (self.requests - self.status_errors) / (self.microseconds / 1e6)
+
+    @property
+    def failed(self) -> int:
+        """Requests that were refused, broken off or not answered in time."""
+        return self.status_errors + self.socket_errors
+
+
+def wrk(server: Server, script: str, arguments: list[str], connections: int, seconds: float) -> WrkResult:
+    """Run a script of ours against a server."""
+    whole_seconds = max(1, round(seconds))
+    command = ["wrk", "-t", str(WRK_THREADS), "-c", str(connections), "-d", f"{whole_seconds}s"]
+    command += ["-s", f"{script}.lua", server.url, "--", *arguments]
+    output = _run(command, whole_seconds)
+    return msgspec.json.decode(_last_object(output), type=WrkResult)
+
+
+def append_load(
+    server: Server, streams: int, connections: int, seconds: float, prefix: str = "s"
+) -> WrkResult:
+    """Appends of 256 bytes to streams in turn."""
+    return wrk(server, "append", [server.path(prefix), str(streams)], connections, seconds)
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """Percentiles of `ursula-bench`."""
+
+    p50_ms: float
+    p99_ms: float
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Appends of `ursula-bench` by their answer."""
+
+    ok: int
+    backpressure: int
+    other_err: int
+
+
+class MultiStreamResult(msgspec.Struct, frozen=True):
+    """What `ursula-bench multi-stream` says."""
+
+    aggregate_ops_per_sec: float
+    counts: Counts
+    latency_ms: Latency
+
+
+class FanOutResult(msgspec.Struct, frozen=True):
+    """What `ursula-bench fan-out` says."""
+
+    events_sent: int
+    events_received: int
+    subscriber_errors: int
+    append_counts: Counts
+    fan_out_latency_ms: Latency
+
+
+def multi_stream(server: Server, streams: int, seconds: float) -> MultiStreamResult:
+    """One writer per stream, each an idempotent producer, as fast as they can."""
+    output = _ursula_bench("multi-stream", server, seconds, "--streams", str(streams))
+    return msgspec.json.decode(_last_object(output), type=MultiStreamResult)
+
+
+def fan_out(server: Server, stream: str, subscribers: int, rate: int, seconds: float) -> FanOutResult:
+    """One writer and many SSE subscribers of one stream."""
+    wanted = ("--stream", stream, "--subscribers", str(subscribers), "--writer-rate", str(rate))
+    output = _ursula_bench("fan-out", server, seconds, *wanted)
+    return msgspec.json.decode(_last_object(output), type=FanOutResult)
+
+
+def ursula_bench_missing() -> str | None:
+    """Why `ursula-bench` cannot be used, or None."""
+    return None if rust.find_load() else "the program `ursula-bench` is not on the PATH"
+
+
+def wrk_missing() -> str | None:
+    """Why wrk cannot be used, or None."""
+    return None if shutil.which("wrk") else "the program `wrk` is not on the PATH"
+
+
+def _ursula_bench(workload: str, server: Server, seconds: float, *arguments: str) -> str:
+    whole_seconds = max(1, round(seconds))
+    command = [str(rust.find_load()), workload, "--target", server.url]
+    command += ["--api-style", server.kind.api_style, "--duration-secs", str(whole_seconds), *arguments]
+    return _run(command, whole_seconds)
+
+
+def _run(command: list[str], seconds: float) -> str:
+    program = Path(command[0]).name
+    try:
+        done = subprocess.run(
+            command, cwd=SCRIPTS, capture_output=True, text=True, timeout=seconds + SPARE_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{program} did not end") from None
+    if done.returncode != 0:
+        lines = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()
+        raise Failed(f"{program}: {lines[-1]}")
+    return done.stdout
+
+
+def _last_object(output: str) -> bytes:
+    """The JSON object with which an output ends; what comes before it is for people."""
+    for match in re.finditer(r"^\{", output, re.MULTILINE):
+        try:
+            return json.dumps(json.loads(output[match.start() :])).encode()
+        except ValueError:
+            continue
+    raise Failed("the load generator gave no result")

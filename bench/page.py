@@ -1,0 +1,61 @@
+"""The page in docs/: made from the result of a run, never written by hand."""
+
+from pathlib import Path
+
+from .lines import lines, measured_kinds
+from .results import Run
+
+_HEAD = """\
+# Benchmarks
+
+What the server costs, against others, on one machine in one run. `make bench` measures all of it again and
+rewrites this page.
+
+- **ours** is the server as `ursula serve` starts it: every write is synced to disk before it is acknowledged.
+- **reference** is `@durable-streams/server` from npm, with its files and in memory (then nothing is durable).
+- **Rust Ursula** is one node with `raft.wal.fsync = "always"` and no limit on hot data.
+- **bare Granian** is the ceiling: the same embedded server, which reads the body, answers with the same
+  headers and stores nothing.
+"""
+
+
+def page(run: Run, plot: str) -> str:
+    """The page in Markdown."""
+    return "\n".join(
+        (
+            _HEAD,
+            f"![Each kind of work as bars, one for each server]({plot})\n",
+            *_table(run),
+            "",
+            *_notes(run),
+            "## How it was measured\n",
+            f"On {run.date}, with `{run.command}`.",
+            "Every server is started anew for every round, with an empty folder on a real disk, warmed up",
+            f"for 1 s and measured for {run.seconds} s. The servers of a row take turns, {run.rounds} rounds",
+            "of them, and the table has the medians. A ratio is ours divided by theirs.\n",
+            *_list("Machine", run.machine),
+            *_list("Versions", run.versions),
+        )
+    )
+
+
+def write(run: Run, file: Path) -> None:
+    """The page beside the JSON and the plot of the same name."""
+    file.with_suffix(".md").write_text(page(run, file.with_suffix(".svg").name))
+
+
+def _table(run: Run) -> list[str]:
+    kinds = measured_kinds(run)
+    heads = ["work", "figure", *(kind.label for kind in kinds), "asked", "found", ""]
+    rule = ["---", "---", *("---:" for _ in kinds), "---", "---:", "---"]
+    rows = [[line.work, line.figure, *line.values, *line[3:]] for line in lines(run, kinds)]
+    return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]
+
+
+def _notes(run: Run) -> list[str]:
+    notes = [f"- {row.key}: {note}" for row in run.rows for note in row.notes]
+    return [*notes, ""] if notes else []
+
+
+def _list(title: str, values: dict[str, str]) -> list[str]:
+    return [f"{title}: {', '.join(f'{name} {value}' for name, value in values.items())}.\n"]

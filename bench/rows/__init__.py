@@ -1,0 +1,29 @@
+"""One file per row of the table: what is measured, with whom, and what is asked."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..load import ursula_bench_missing, wrk_missing
+from ..results import Row
+from ..rounds import Plan
+from . import append, fan_out, growth, idle_memory, multi_stream, read_large, read_small, replay
+
+
+class Work(NamedTuple):
+    """A kind of work, by the name it has on the command line."""
+
+    measure: Callable[[Plan], list[Row]]
+    missing: Callable[[], str | None] = lambda: None
+    """Why it cannot be measured here."""
+
+
+ROWS: dict[str, Work] = {
+    "append": Work(append.measure, wrk_missing),
+    "multi-stream": Work(multi_stream.measure, ursula_bench_missing),
+    "read": Work(read_small.measure, wrk_missing),
+    "catch-up": Work(read_large.measure),
+    "sse": Work(fan_out.measure, ursula_bench_missing),
+    "memory": Work(idle_memory.measure),
+    "start": Work(replay.measure),
+    "growth": Work(growth.measure, wrk_missing),
+}

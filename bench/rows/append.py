@@ -1,0 +1,43 @@
+"""Durable appends of 256 bytes over 100 streams, as fast as the connections allow."""
+
+from ..client import create_streams
+from ..load import append_load
+from ..results import Row
+from ..rounds import WARM_UP_SECONDS, Plan
+from ..servers import BARE, OURS, REFERENCE_FILE, REFERENCE_MEMORY, RUST, Kind, started
+
+STREAMS = 100
+
+MEMORY_FACTOR = {64: 0.8, 256: 1.1}
+CPU_FACTOR = {64: 2.0, 256: 1.7}
+
+
+def measure(plan: Plan) -> list[Row]:
+    """One row for each number of connections."""
+    return [_at(plan, connections) for connections in (64, 256)]
+
+
+def _at(plan: Plan, connections: int) -> Row:
+    row = Row("append", f"durable append, 256 B, {STREAMS} streams, {connections} connections")
+    speed = row.figure("appends/s")
+    cpu = row.figure("server CPU per append", "µs")
+    failed = row.figure("failed requests", drawn=False)
+
+    def once(kind: Kind) -> None:
+        with started(kind) as server:
+            create_streams(server, STREAMS)
+            append_load(server, STREAMS, connections, WARM_UP_SECONDS)
+            before = server.process.cpu_seconds()
+            result = append_load(server, STREAMS, connections, plan.seconds)
+            used = server.process.cpu_seconds() - before
+            speed.add(kind.name, result.per_second)
+            cpu.add(kind.name, used * 1e6 / max(1, result.requests))
+            failed.add(kind.name, result.failed)
+
+    plan.interleave(row, (OURS, REFERENCE_FILE, RUST, REFERENCE_MEMORY, BARE), once)
+    row.at_least(speed, 8, REFERENCE_FILE.name, REFERENCE_FILE.label)
+    row.at_least(speed, 1, RUST.name, RUST.label)
+    row.at_least(speed, MEMORY_FACTOR[connections], REFERENCE_MEMORY.name, REFERENCE_MEMORY.label)
+    row.at_most(cpu, CPU_FACTOR[connections], BARE.name, BARE.label)
+    row.never(failed)
+    return row

@@ -1,0 +1,34 @@
+"""The table on the terminal."""
+
+from rich.console import Console
+from rich.table import Table
+
+from .lines import lines, measured_kinds
+from .results import Run, Verdict
+
+_STYLES = {Verdict.MET: "green", Verdict.MISSED: "bold red", Verdict.NOT_MEASURED: "yellow"}
+
+
+def print_table(console: Console, run: Run) -> None:
+    """Figures, ratios, what is asked, and whether it is met."""
+    kinds = measured_kinds(run)
+    table = Table(
+        title=f"median of {run.rounds}, {run.seconds} s each", title_justify="left", show_lines=False
+    )
+    table.add_column("work", max_width=34)
+    table.add_column("figure")
+    for kind in kinds:
+        table.add_column(kind.label, justify="right")
+    table.add_column("asked")
+    table.add_column("found", justify="right")
+    table.add_column("")
+    for line in lines(run, kinds):
+        if line.work and table.row_count:
+            table.add_section()
+        style = _STYLES.get(Verdict(line.verdict), "") if line.verdict else ""
+        verdict = f"[{style}]{line.verdict}[/]" if style else line.verdict
+        table.add_row(line.work, line.figure, *line.values, line.asked, line.found, verdict)
+    console.print(table)
+    for row in run.rows:
+        for note in row.notes:
+            console.print(f"{row.key}: {note}", highlight=False, markup=False)
