@@ -6,6 +6,7 @@ connection ends at an event boundary after a while or after a number of bytes, a
 """
 
 import base64
+import codecs
 import re
 import time
 from typing import NamedTuple
@@ -18,12 +19,15 @@ from ..model.media_type import JSON, is_text
 from ..model.outcomes import Page, Refused
 from .exchange import Exchange
 from .live import Waiting
+from .long_poll import send_nothing
 from .query import ReadQuery
 from .reads import body_of
 from .rsgi import Transport
 from .tokens import cursor_at, format_offset
 
 HEARTBEAT = b":\n\n"
+TIMER_SECONDS = 0.005
+"""What the event loop's timers may come early by: too little to wait for."""
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
@@ -31,7 +35,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 def answer_sse(exchange: Exchange, query: ReadQuery, group: Group, page: Page) -> None:
     """A read that goes on as events."""
     if "last-event-id" in exchange.headers and page.closed and page.offset == page.tail:
-        exchange.empty(204, [("stream-closed", "true"), ("stream-next-offset", format_offset(page.tail))])
+        send_nothing(exchange, page, query)
         return
     headers = [
         ("content-type", "text/event-stream"),
@@ -60,6 +64,7 @@ class FanOut:
         self._target = exchange.target
         self._group = group
         self._incarnation = incarnation
+        self._bytes_max = min(READ_BYTES_DEFAULT, exchange.app.sse_bytes)
         self._subscribers: dict[Subscriber, None] = {}
         self._encoded: tuple[tuple[int, int, bool, str], Event] | None = None
 
@@ -80,7 +85,7 @@ class FanOut:
         """What comes after the offset; None if there is nothing yet."""
         target = self._target
         page = self._group.read(
-            target.bucket, target.stream, offset, READ_BYTES_DEFAULT, True, self._incarnation
+            target.bucket, target.stream, offset, self._bytes_max, True, self._incarnation
         )
         if isinstance(page, Refused):
             return page
@@ -137,7 +142,7 @@ class Subscriber(Waiting):
     def tick(self) -> None:
         """Show that the connection lives, or end it when its time has come."""
         left = self._ends_at - time.monotonic()
-        if left <= 0:
+        if left <= TIMER_SECONDS:
             self.stop()
             return
         heartbeat = self.exchange.app.sse_heartbeat_seconds
@@ -174,14 +179,12 @@ def encode_page(page: Page, cursor: str) -> Event | None:
         if page.media_type == JSON:
             lines = _LINE_END.split(data)
         elif is_text(page.media_type):
-            if not (at_tail and page.closed):
-                partial = _unfinished_character(data)
-                data = data[: len(data) - partial]
-                next_offset -= partial
-                at_tail = at_tail and not partial
-                if not data:
-                    return None
-            lines = _LINE_END.split(data.decode(errors="replace").encode())
+            text, shown = codecs.utf_8_decode(data, "replace", at_tail and page.closed)
+            if not text:
+                return None  # the beginning of a character, whose rest is yet to come
+            next_offset -= len(data) - shown
+            at_tail = next_offset == page.tail
+            lines = _LINE_END.split(text.encode())
         else:
             lines = [base64.b64encode(data)]
         encoded = b"event: data\n" + b"".join(map(_data_line, lines)) + b"\n"
@@ -205,13 +208,3 @@ def encode_control(offset: int, cursor: str, up_to_date: bool, is_last: bool) ->
 def _data_line(line: bytes) -> bytes:
     # A reader drops one space after the colon, so a line that begins with one needs another.
     return b"data: " + line + b"\n" if line.startswith(b" ") else b"data:" + line + b"\n"
-
-
-def _unfinished_character(data: bytes) -> int:
-    """How many bytes at the end are the beginning of a UTF-8 character whose rest is not there."""
-    for back in range(1, min(3, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 != 0x80:
-            length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-            return back if length > back and byte < 0xF5 else 0
-    return 0
