@@ -16,7 +16,7 @@ ENTRY_VERSION = 1
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[int, int, int, list[AnyCommand]])
-_header = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw, msgspec.Raw, msgspec.Raw])
+_items = msgspec.msgpack.Decoder(list[msgspec.Raw])  # of any version: all it promises is an array
 
 
 class Batch(NamedTuple):
@@ -40,7 +40,7 @@ def decode(payload: bytes) -> Batch:
     """The batch in these bytes, or EntryUnreadable with the versions on both sides."""
     try:
         version, proposer, at, commands = _decoder.decode(payload)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise EntryUnreadable(_explain(payload, str(error))) from None
     if version != ENTRY_VERSION:
         raise EntryUnreadable(_explain(payload, "another format"))
@@ -49,8 +49,8 @@ def decode(payload: bytes) -> Batch:
 
 def _explain(payload: bytes, problem: str) -> str:
     try:
-        found = f"version {_header.decode(payload)[0]}"
-    except msgspec.MsgspecError:
+        found = f"version {msgspec.msgpack.decode(_items.decode(payload)[0], type=int)}"
+    except (msgspec.MsgspecError, IndexError):
         found = "no version that can be read"
     return (
         f"a log entry has {found}, and this server reads version {ENTRY_VERSION} ({problem}): "
