@@ -45,7 +45,7 @@ def decide_create(
     plan = _plan(bucket, command)
     if isinstance(plan, Refused):
         return plan
-    if command.producer is not None and command.messages:
+    if command.producer is not None and (command.messages or unsplit is not None):
         problem = check_producer(command.producer, None, None)
         if problem is not None:
             return problem
@@ -82,22 +82,26 @@ def _difference(stream: Stream, command: Create) -> str | None:
     if media_type_of(asked) != stream.media_type:
         return f"its content type is {stream.content_type}"
     lifetime = (command.ttl_seconds, command.expires_at)
-    inherited = forking and lifetime == (None, None)
-    if not inherited and lifetime != (stream.ttl_seconds, stream.expires_at):
+    if forking and stream.parent is not None and lifetime == (None, None):
+        lifetime = (stream.parent.ttl_seconds, stream.parent.expires_at)
+    if lifetime != (stream.ttl_seconds, stream.expires_at):
         return "its lifetime is another"
     if command.close != stream.closed:
         return "it is closed" if stream.closed else "it is open"
-    if not _same_fork(stream.fork, command.fork):
+    if not _same_fork(stream, command.fork):
         return "it was not forked from there" if forking else "it is a fork"
     return None
 
 
-def _same_fork(existing: ForkPoint | None, asked: ForkPoint | None) -> bool:
+def _same_fork(stream: Stream, asked: ForkPoint | None) -> bool:
+    """Whether the stream is the fork asked for. Asking without an offset takes whatever it once came to."""
+    existing = stream.fork
     if existing is None or asked is None:
         return existing is asked
-    if asked.offset is None:
-        return asked.source == existing.source and existing.sub_offset == 0
-    return asked == existing
+    if asked.source != existing.source or asked.sub_offset != existing.sub_offset:
+        return False
+    came_to = stream.fork_offset if existing.offset is None else existing.offset
+    return asked.offset is None or asked.offset == came_to
 
 
 def _plan(bucket: Bucket | None, command: Create) -> NewStream | Refused:

@@ -73,6 +73,14 @@ class State:
         if isinstance(command, Delete):
             found = self._deletable(command)
             return found if isinstance(found, Refused) else None
+        if isinstance(command, Expire):
+            return None if self._expirable(command) is not None else Ignored()
+        if isinstance(command, Renew):
+            stream = self._renewable(command)
+            if stream is None:
+                return Ignored()
+            if stream.deadline_after(command.seen_at) == stream.deadline:
+                return Renewed(stream.deadline or 0)
         return None
 
     # Reading
@@ -190,8 +198,9 @@ class State:
 
     def _close(self, bucket: Bucket, stream: Stream, command: Append | Create, index: int) -> None:
         stream.closed = True
-        if command.producer is not None:
-            stream.closed_by = (command.producer.id, command.producer.epoch, command.producer.seq)
+        producer = command.producer
+        if producer is not None and stream.producers is not None:  # a PUT without a body has no producer
+            stream.closed_by = (producer.id, producer.epoch, producer.seq)
         bucket.journal.event(index, Kind.CLOSE, stream)
 
     def _create_bucket(self, command: CreateBucket, index: int) -> AnyOutcome:
@@ -225,24 +234,32 @@ class State:
         return stream
 
     def _expire(self, command: Expire, index: int) -> AnyOutcome:
-        stream = self.find(command.bucket, command.stream)
-        if (
-            stream is None
-            or stream.gone
-            or stream.incarnation != command.incarnation
-            or stream.deadline != command.deadline
-        ):
+        stream = self._expirable(command)
+        if stream is None:
             return Ignored()
         return self._end(command.bucket, stream, Kind.EXPIRE, index)
 
+    def _expirable(self, command: Expire) -> Stream | None:
+        stream = self._same(command)
+        return stream if stream is not None and stream.deadline == command.deadline else None
+
     def _renew(self, command: Renew, index: int) -> AnyOutcome:
-        stream = self.find(command.bucket, command.stream)
-        if stream is None or stream.gone or stream.incarnation != command.incarnation:
-            return Ignored()
-        if stream.ttl_seconds is None:
+        stream = self._renewable(command)
+        if stream is None:
             return Ignored()
         stream.renew(command.seen_at)
         return Renewed(stream.deadline or 0)
+
+    def _renewable(self, command: Renew) -> Stream | None:
+        stream = self._same(command)
+        return stream if stream is not None and stream.ttl_seconds is not None else None
+
+    def _same(self, command: Expire | Renew) -> Stream | None:
+        """The stream that the command is about, if it is still there."""
+        stream = self.find(command.bucket, command.stream)
+        if stream is None or stream.gone or stream.incarnation != command.incarnation:
+            return None
+        return stream
 
     def _end(self, bucket_name: str, stream: Stream, kind: Kind, index: int) -> Ended:
         bucket = self.buckets[bucket_name]

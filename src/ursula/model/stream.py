@@ -89,8 +89,13 @@ class Stream:
 
     def renew(self, at: int) -> None:
         """Move the sliding window, if it has one; never backwards."""
-        if self.ttl_seconds is not None:
-            self.deadline = max(self.deadline or 0, at + self.ttl_seconds * MICROSECONDS)
+        self.deadline = self.deadline_after(at)
+
+    def deadline_after(self, at: int) -> int | None:
+        """The deadline that a renewal at this time would lead to."""
+        if self.ttl_seconds is None:
+            return self.deadline
+        return max(self.deadline or 0, at + self.ttl_seconds * MICROSECONDS)
 
     def branch_from(self, parent: "Stream", offset: int) -> None:
         """Share the parent's bytes up to the offset and go on from there."""
