@@ -1,0 +1,286 @@
+"""Commands as clients might send them, drawn with an eye on what exists, so that most mean something."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+from tests.model.oracle import Oracle, OracleStream, media
+
+from ursula.model.commands import (
+    AnyCommand,
+    Append,
+    Create,
+    CreateBucket,
+    Delete,
+    Expire,
+    ForkPoint,
+    IfMatch,
+    Producer,
+    Renew,
+    Version,
+)
+from ursula.model.entry import encode
+
+BUCKETS = ["b", "c"]
+NAMES = ["s", "t", "u", "v", "w", "x", "y"]
+CONTENT_TYPES = ["text/plain", "Text/Plain; charset=utf-8", "application/json", "application/JSON;v=1"]
+PROPOSER = 7
+
+sometimes = st.sampled_from([False, False, False, True])
+rarely = st.sampled_from([False] * 7 + [True])
+hardly_ever = st.sampled_from([False] * 31 + [True])
+payloads = st.binary(min_size=1, max_size=6)
+times = st.integers(0, 20).map(lambda tenths: 1_000_000 + tenths * 100_000)
+
+
+def any_stream(stream: OracleStream) -> bool:
+    return True
+
+
+@st.composite
+def places(
+    draw: DrawFn, oracle: Oracle, preferred: Callable[[OracleStream], bool] = any_stream
+) -> tuple[str, str, OracleStream | None]:
+    """A bucket, a name in it, and what a client sees there; mostly something."""
+    taken = [
+        (bucket, name, None if stream.gone else stream)
+        for bucket, found in oracle.buckets.items()
+        for name, stream in found.streams.items()
+    ]
+    if not taken or draw(hardly_ever):
+        return draw(st.sampled_from(BUCKETS)), draw(st.sampled_from(NAMES)), None
+    better = [place for place in taken if place[2] is not None and preferred(place[2])]
+    return draw(st.sampled_from(better if better and not draw(rarely) else taken))
+
+
+@st.composite
+def bodies(draw: DrawFn, content_type: str | None) -> tuple[bytes, ...]:
+    """The messages of one append: several for JSON, one for anything else."""
+    count_max = 4 if content_type is not None and media(content_type) == "application/json" else 1
+    return tuple(draw(st.lists(payloads, min_size=1, max_size=count_max)))
+
+
+@st.composite
+def producers(draw: DrawFn, stream: OracleStream | None) -> Producer | None:
+    """None, or a request of a producer: the next one, a repeated one, or one out of order."""
+    if draw(sometimes):
+        return None
+    identity = draw(st.sampled_from(["p", "q"]))
+    epoch, seq = 0, -1
+    if stream is not None and identity in stream.producers:
+        epoch, seq, _ = stream.producers[identity]
+    epoch += draw(st.sampled_from([0, 0, 0, 0, 1, -1]))
+    seq = draw(st.sampled_from([seq + 1, seq + 1, seq + 1, seq, seq - 1, seq + 2, 0]))
+    return Producer(identity, max(epoch, 0), max(seq, 0))
+
+
+@st.composite
+def conditions(draw: DrawFn, stream: OracleStream | None) -> IfMatch | None:
+    """None, or an If-Match that holds, or one that does not."""
+    if not draw(sometimes):
+        return None
+    if draw(rarely):
+        return IfMatch((), anything=True)
+    versions = [Version("7-0-0", 0, False)]
+    if stream is not None:
+        now = Version(stream.incarnation, stream.tail, stream.closed)
+        versions += [now, now, Version(stream.incarnation, stream.tail + 1, stream.closed)]
+        versions += [Version(stream.incarnation, stream.tail, not stream.closed)]
+    return IfMatch(tuple(draw(st.lists(st.sampled_from(versions), min_size=1, max_size=2))))
+
+
+@st.composite
+def incarnations(draw: DrawFn, stream: OracleStream | None) -> str | None:
+    """None, or the incarnation that is there, or another."""
+    if not draw(sometimes):
+        return None
+    return draw(st.sampled_from(["7-0-0", stream.incarnation if stream is not None else "7-0-1"]))
+
+
+@st.composite
+def plain_appends(draw: DrawFn, oracle: Oracle) -> Append:
+    bucket, name, stream = draw(places(oracle, lambda stream: not stream.closed))
+    content_type = stream.content_type if stream is not None else "text/plain"
+    return Append(bucket, name, draw(bodies(content_type)), media(content_type))
+
+
+@st.composite
+def producer_appends(draw: DrawFn, oracle: Oracle) -> Append:
+    bucket, name, stream = draw(places(oracle, lambda stream: not stream.closed))
+    content_type = stream.content_type if stream is not None else "text/plain"
+    producer = draw(producers(stream))
+    close = draw(rarely)
+    body = () if close and draw(st.booleans()) else draw(bodies(content_type))
+    return Append(bucket, name, body, media(content_type), close, producer)
+
+
+@st.composite
+def appends(draw: DrawFn, oracle: Oracle) -> Append:
+    """An append with anything that it can have."""
+    bucket, name, stream = draw(places(oracle))
+    content_type = stream.content_type if stream is not None else "text/plain"
+    if draw(rarely):
+        content_type = draw(st.sampled_from(CONTENT_TYPES))
+    close = draw(rarely)
+    close_only = close and draw(st.booleans())
+    return Append(
+        bucket,
+        name,
+        () if close_only else draw(bodies(content_type)),
+        media(content_type),
+        close,
+        draw(producers(stream)) if draw(st.booleans()) else None,
+        draw(st.sampled_from([None, None, None, "a", "aa", "b", "é", "z"])),
+        draw(conditions(stream)),
+        draw(incarnations(stream)),
+    )
+
+
+@st.composite
+def closing_retries(draw: DrawFn, oracle: Oracle) -> Append:
+    """The request that closed a stream again, or one that is nearly it."""
+    bucket, name, stream = draw(places(oracle, lambda stream: stream.closed))
+    closed_by = stream.closed_by if stream is not None else None
+    if closed_by is not None and draw(sometimes):
+        closed_by = Producer(closed_by.id, closed_by.epoch, closed_by.seq + 1)
+    body = draw(st.sampled_from([(), (b"x",)]))
+    return Append(bucket, name, body, "text/plain", close=True, producer=closed_by)
+
+
+@st.composite
+def new_names(draw: DrawFn, oracle: Oracle, bucket: str) -> str:
+    """Mostly a name that is free."""
+    taken = oracle.buckets[bucket].streams if bucket in oracle.buckets else {}
+    free = [name for name in NAMES if name not in taken]
+    return draw(st.sampled_from(free if free and not draw(rarely) else NAMES))
+
+
+lifetimes = st.sampled_from([(None, None), (None, None), (0, None), (2, None), (None, 3_000_000)])
+
+
+@st.composite
+def creates(draw: DrawFn, oracle: Oracle) -> Create:
+    bucket = draw(st.sampled_from(BUCKETS))
+    name = draw(new_names(oracle, bucket))
+    content_type = draw(st.sampled_from([None, *CONTENT_TYPES]))
+    ttl, expires = draw(lifetimes)
+    found = oracle.visible(bucket, name)
+    stream = found if isinstance(found, OracleStream) else None
+    return Create(
+        bucket,
+        name,
+        content_type,
+        draw(bodies(content_type)) if draw(st.booleans()) else (),
+        draw(rarely),
+        ttl,
+        expires,
+        draw(st.booleans()),
+        None,
+        draw(producers(None)) if draw(sometimes) else None,
+        draw(st.sampled_from([None, "b"])),
+        draw(conditions(stream)) if draw(rarely) else None,
+    )
+
+
+@st.composite
+def forks(draw: DrawFn, oracle: Oracle) -> Create:
+    """A fork: at the tail, at an offset, or inside an append."""
+    bucket, name, source = draw(places(oracle))
+    point = ForkPoint(name)
+    if source is not None and not draw(sometimes):
+        where = source.boundaries[draw(st.integers(0, 1)) :] or [0]
+        offsets = st.sampled_from(where) if source.is_json else st.integers(0, source.tail)
+        offset = source.tail + 1 if draw(hardly_ever) else draw(offsets)
+        point = ForkPoint(name, offset, draw(st.sampled_from([0, 1, 2, 5])))
+    content_type = source.content_type if source is not None else None
+    ttl, expires = draw(lifetimes)
+    return Create(
+        bucket,
+        draw(new_names(oracle, bucket)),
+        draw(st.sampled_from(CONTENT_TYPES)) if draw(rarely) else None,
+        draw(bodies(content_type)) if draw(st.booleans()) else (),
+        draw(rarely),
+        ttl,
+        expires,
+        fork=point,
+    )
+
+
+@st.composite
+def repeated_creates(draw: DrawFn, oracle: Oracle) -> Create:
+    """A creation of what is there already, perhaps with one thing changed."""
+    forked = draw(st.booleans())
+    bucket, name, stream = draw(places(oracle, lambda stream: (stream.fork is not None) == forked))
+    if stream is None:
+        return draw(creates(oracle))
+    fork, ttl, expires = stream.fork, stream.ttl_seconds, stream.expires_at
+    if fork is not None and draw(st.booleans()):
+        fork = ForkPoint(fork.source, None, fork.sub_offset)
+    if draw(sometimes):
+        ttl = expires = None
+    return Create(
+        bucket,
+        name,
+        None if stream.fork is not None and draw(st.booleans()) else stream.content_type.upper(),
+        (b"ignored",) if draw(st.booleans()) else (),
+        stream.closed != draw(rarely),
+        ttl,
+        expires,
+        fork=fork if not draw(rarely) else None,
+        if_match=draw(conditions(stream)) if draw(rarely) else None,
+    )
+
+
+@st.composite
+def deletes(draw: DrawFn, oracle: Oracle) -> Delete:
+    forked = draw(st.booleans())
+    bucket, name, stream = draw(places(oracle, lambda stream: (stream.fork is not None) == forked))
+    return Delete(bucket, name, draw(incarnations(stream)))
+
+
+@st.composite
+def expiries(draw: DrawFn, oracle: Oracle) -> Expire:
+    bucket, name, stream = draw(places(oracle, lambda stream: stream.deadline is not None))
+    deadline = stream.deadline if stream is not None and stream.deadline is not None else 0
+    deadline += draw(rarely)
+    return Expire(bucket, name, draw(incarnations(stream)) or _now(stream), deadline)
+
+
+@st.composite
+def renewals(draw: DrawFn, oracle: Oracle) -> Renew:
+    bucket, name, stream = draw(places(oracle, lambda stream: stream.ttl_seconds is not None))
+    return Renew(bucket, name, draw(incarnations(stream)) or _now(stream), draw(times))
+
+
+def _now(stream: OracleStream | None) -> str:
+    return stream.incarnation if stream is not None else "7-0-0"
+
+
+@st.composite
+def any_commands(draw: DrawFn, oracle: Oracle) -> AnyCommand:
+    if not oracle.buckets or draw(rarely):
+        return draw(st.sampled_from(BUCKETS).map(CreateBucket))
+    if sum(len(bucket.streams) for bucket in oracle.buckets.values()) == 0:
+        return draw(creates(oracle))
+    kinds: list[Callable[[Oracle], SearchStrategy[Any]]]
+    kinds = [plain_appends, producer_appends, appends, creates, forks, repeated_creates, closing_retries]
+    kinds += [plain_appends, producer_appends, appends, deletes, expiries, renewals]
+    command: AnyCommand = draw(draw(st.sampled_from(kinds))(oracle))
+    return command
+
+
+@st.composite
+def logs(draw: DrawFn) -> list[tuple[int, bytes]]:
+    """A log: positions with encoded entries, whose times go back and forth."""
+    oracle = Oracle(0)
+    entries = []
+    for _ in range(draw(st.integers(1, 12))):
+        position, at = oracle.position + draw(st.integers(1, 3)), draw(times)
+        oracle.begin(position, at)
+        commands = []
+        for index in range(draw(st.integers(1, 4))):
+            commands.append(draw(any_commands(oracle)))
+            oracle.apply(commands[-1], index)
+        entries.append((position, encode(PROPOSER, at, commands)))
+    return entries

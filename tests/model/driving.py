@@ -1,0 +1,70 @@
+"""Sends commands to a state the way a group does: one log entry after the other."""
+
+from collections.abc import Iterable
+
+from ursula.model.commands import AnyCommand, Append, Create
+from ursula.model.outcomes import AnyOutcome, Appended, Created, Page, Refused
+from ursula.model.state import State
+
+SECOND = 1_000_000
+START = 1_700_000_000 * SECOND
+
+
+class Driver:
+    """A state with one bucket `b`, and a clock that stands still unless it is moved."""
+
+    def __init__(self) -> None:
+        self.state = State(3)
+        self.now = START
+
+    def send(self, *commands: AnyCommand) -> list[AnyOutcome]:
+        """Apply one entry that holds these commands."""
+        self.state.begin(self.state.position + 1, self.now)
+        return [self.state.apply(command, index) for index, command in enumerate(commands)]
+
+    def do(self, command: AnyCommand) -> AnyOutcome:
+        """Apply one command in an entry of its own."""
+        return self.send(command)[0]
+
+    def create(self, name: str, *messages: bytes, content_type: str | None = "text/plain") -> Created:
+        """Make a stream that is sure to be new."""
+        outcome = self.do(Create("b", name, content_type, messages, make_bucket=True))
+        assert isinstance(outcome, Created)
+        assert outcome.new
+        return outcome
+
+    def append(self, name: str, *messages: bytes, media_type: str = "text/plain") -> Appended:
+        """Append what is sure to be taken."""
+        outcome = self.do(Append("b", name, messages, media_type))
+        assert isinstance(outcome, Appended)
+        return outcome
+
+    def refusal(self, command: AnyCommand) -> Refused:
+        """Apply what is sure to be refused."""
+        outcome = self.do(command)
+        assert isinstance(outcome, Refused)
+        return outcome
+
+    def code(self, command: AnyCommand) -> str:
+        """Why it is refused."""
+        return self.refusal(command).code
+
+    def page(self, name: str, offset: int = 0, bytes_max: int = 1_000_000, whole: bool = False) -> Page:
+        """A read that is sure to work."""
+        page = self.state.read("b", name, offset, bytes_max, whole)
+        assert isinstance(page, Page)
+        return page
+
+    def content(self, name: str) -> bytes:
+        """All bytes of a stream."""
+        return b"".join(self.page(name).chunks)
+
+    def gone(self, name: str) -> str | None:
+        """Why a client sees no stream at a name; None if it sees one."""
+        described = self.state.describe("b", name)
+        return described.code if isinstance(described, Refused) else None
+
+
+def codes(outcomes: Iterable[AnyOutcome]) -> list[str]:
+    """The codes of refusals."""
+    return [outcome.code for outcome in outcomes if isinstance(outcome, Refused)]

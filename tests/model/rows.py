@@ -1,0 +1,34 @@
+"""The columns of a journal as the rows that they stand for."""
+
+from tests.model.oracle import Row
+
+from ursula.model.journal import NO_RECORD, Journal, Kind
+
+
+def rows_of(journal: Journal) -> list[Row]:
+    """The columns of a journal as rows."""
+    rows = []
+    entry = -1
+    for i in range(len(journal)):
+        while entry + 1 < len(journal.first_rows) and journal.first_rows[entry + 1] <= i:
+            entry += 1
+        producer_id = journal.producer_ids[i]
+        producer = None
+        if producer_id is not None:
+            producer = (producer_id, journal.producer_epochs[i], journal.producer_seqs[i])
+        rows.append(
+            Row(
+                journal.positions[entry],
+                journal.ats[entry],
+                journal.indexes[i],
+                Kind(journal.kinds[i]).name.lower(),
+                journal.streams[i].name,
+                journal.streams[i].incarnation,
+                journal.offsets[i],
+                journal.next_offsets[i],
+                None if journal.records[i] == NO_RECORD else journal.records[i],
+                journal.payloads[i],
+                producer,
+            )
+        )
+    return rows
