@@ -1,0 +1,139 @@
+"""Dependencies point one way: http -> engine -> {model, log}. The table below is the rule."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "ursula"
+
+MODEL_VALUES = {
+    "ursula.model.commands",
+    "ursula.model.entry",
+    "ursula.model.json_messages",
+    "ursula.model.limits",
+    "ursula.model.media_type",
+    "ursula.model.outcomes",
+    "ursula.model.state",
+}
+"""What http may know of the model: values that could cross to another process, and constants."""
+
+ALLOWED = {
+    "model": {"ursula.model"},
+    "log": {"ursula.log"},
+    "engine": {"ursula.engine", "ursula.model", "ursula.log.seam"},
+    "http": {
+        "ursula.http",
+        "ursula.engine",
+        "ursula.config",
+        "ursula.log.seam",
+        "ursula.logs",
+        *MODEL_VALUES,
+    },
+    "config.py": set(),
+    "logs.py": set(),
+}
+"""Which of our modules a room may import; a folder stands for all that is in it."""
+
+EXCEPTIONS = {
+    "engine/node.py": {"ursula.log.file", "ursula.log.memory"},  # the one place that chooses a log
+}
+
+CONSTANTS_OF_STATE = {"BEGINNING", "TAIL"}
+"""`model.state` is not a module of values: http takes these two from it and nothing else."""
+
+
+class Import:
+    """One imported module or name, with where it is written."""
+
+    def __init__(self, path: Path, line: int, module: str, name: str | None) -> None:
+        self.where = f"{path.relative_to(SOURCE)}:{line}"
+        self.module = module
+        self.name = name
+        inside = SOURCE.parent / Path(*module.split("."), name or "")
+        if name is not None and (inside.is_dir() or inside.with_suffix(".py").exists()):
+            self.module, self.name = f"{module}.{name}", None
+
+    def is_in(self, allowed: set[str]) -> bool:
+        return any(self.module == place or self.module.startswith(place + ".") for place in allowed)
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    package = ["ursula", *path.relative_to(SOURCE).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(path, node.lineno, alias.name, None)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield Import(path, node.lineno, module, alias.name)
+
+
+def files_of(room: str) -> list[Path]:
+    place = SOURCE / room
+    return [place] if place.is_file() else sorted(place.rglob("*.py"))
+
+
+def is_ours(found: Import) -> bool:
+    return found.module.split(".")[0] == "ursula"
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_a_room_imports_only_what_its_row_in_the_table_allows(room: str) -> None:
+    files = files_of(room)
+    assert files
+    wrong = [
+        f"{found.where} imports {found.module}"
+        for path in files
+        for found in imports_of(path)
+        if is_ours(found)
+        and not found.is_in(ALLOWED[room] | EXCEPTIONS.get(path.relative_to(SOURCE).as_posix(), set()))
+    ]
+    assert wrong == []
+
+
+def test_every_room_has_a_row_in_the_table() -> None:
+    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert rooms <= ALLOWED.keys()
+
+
+def test_the_model_needs_only_the_standard_library_and_msgspec() -> None:
+    known = sys.stdlib_module_names | {"ursula", "msgspec"}
+    foreign = [
+        f"{found.where} imports {found.module}"
+        for path in files_of("model")
+        for found in imports_of(path)
+        if found.module.split(".")[0] not in known
+    ]
+    assert foreign == []
+
+
+def test_http_takes_two_constants_from_the_state_and_never_the_state() -> None:
+    taken = {
+        found.name
+        for path in files_of("http")
+        for found in imports_of(path)
+        if found.module == "ursula.model.state"
+    }
+    assert taken <= CONSTANTS_OF_STATE
+
+
+def test_the_model_reads_no_clock_no_chance_and_no_files() -> None:
+    forbidden = {"asyncio", "datetime", "os", "pathlib", "random", "secrets", "socket", "threading", "time"}
+    forbidden |= {"uuid", "io", "logging"}
+    wrong = [
+        f"{found.where} imports {found.module}"
+        for path in files_of("model")
+        for found in imports_of(path)
+        if found.module.split(".")[0] in forbidden
+    ]
+    assert wrong == []
+
+
+def test_no_file_is_a_dumping_place() -> None:
+    names = {path.name for path in SOURCE.rglob("*.py")}
+    assert not names & {"utils.py", "helpers.py", "common.py", "lib.py", "misc.py"}
