@@ -49,10 +49,10 @@ class Expiry:
         if stream is None or stream.ttl_seconds is None or stream.deadline is None:
             return None
         window = stream.ttl_seconds * MICROSECONDS
+        # Kept until the state has it: a renewal that the log did not take must not be forgotten.
+        self._seen[stream.incarnation] = now
         if now - (stream.deadline - window) < window // 8:
-            self._seen[stream.incarnation] = now
             return None
-        self._seen.pop(stream.incarnation, None)
         return Renew(bucket, name, stream.incarnation, now)
 
     def forget(self, incarnation: str) -> None:
@@ -68,13 +68,13 @@ class Expiry:
                 continue
             pending = self._pending(stream)
             if pending is not None:
-                del self._seen[incarnation]
                 yield Renew(bucket, name, incarnation, pending)
                 again = now + RETRY_MICROSECONDS // 8
             elif stream.deadline <= now:
                 yield Expire(bucket, name, incarnation, stream.deadline)
                 again = now + RETRY_MICROSECONDS
             else:
+                self._seen.pop(incarnation, None)
                 look = _look_at(stream)
                 again = look if look > now else stream.deadline
             heappush(self.heap, (again, bucket, name, incarnation))

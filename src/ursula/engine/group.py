@@ -68,9 +68,12 @@ class Group:
         self._touched: dict[str, None] = {}
         self._proposed = 0
         self._finished = 0
+        self._late = 0
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._failed = False
+        self._log_fails = False
 
     # Life
 
@@ -81,14 +84,28 @@ class Group:
         self._tasks = [asyncio.create_task(self._apply_entries()), asyncio.create_task(self._write_batches())]
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
-            task.result()
+            if not task.cancelled() and task.exception() is not None:
+                self._give_up()
+                task.result()
+
+    def _give_up(self) -> None:
+        """Nothing more will be written or applied here: tell those who wait for it."""
+        self._stopping = self._failed = True
+        for task in self._tasks:
+            task.cancel()
+        while self._in_flight:
+            dones = self._in_flight.popleft().dones
+            self._finish(dones, [OutcomeUnknown("the server failed")] * len(dones))
+        dones, self._commands, self._dones = self._dones, [], []
+        self._finish(dones, [Unavailable("the server failed")] * len(dones))
 
     async def stop(self) -> None:
         """Finish what was proposed, then close the log."""
         self._stopping = True
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
-        if self.recovered:
+        # Those who waited to be decided may propose once more when what they waited for is done.
+        while self.recovered and self._finished < self._proposed:
             settled = asyncio.Event()
             self._when(self._proposed, 0, settled.set)
             await settled.wait()
@@ -101,7 +118,9 @@ class Group:
     def progress(self) -> float:
         """How much of the log has been replayed, from 0 to 1."""
         span = self.replay_target - self._start
-        return 1.0 if self.recovered or span <= 0 else min(1.0, (self.applied - self._start) / span)
+        if self.recovered or span <= 0:
+            return 1.0 if self.recovered else 0.0
+        return min(1.0, (self.applied - self._start) / span)
 
     # Writing
 
@@ -129,8 +148,14 @@ class Group:
 
     def _decide_again(self, command: AnyCommand, done: Done, size: int, unsplit: str | None) -> None:
         outcome = self.state.look(command, unsplit)
-        if outcome is None:
+        if self._failed:
+            done(Unavailable("the server failed"))
+        elif outcome is None:
             self._enqueue(command, done, size)
+            self._late = self._proposed
+        elif self._finished < self._late:
+            # Someone who waited before it was proposed just now, and that may change the decision.
+            self._when(self._late, 0, lambda: self._decide_again(command, done, size, unsplit))
         else:
             done(outcome)
 
@@ -163,6 +188,10 @@ class Group:
             except AppendFailed as error:
                 self._in_flight.remove(batch)
                 self._fail(batch, error)
+            else:
+                if self._log_fails:
+                    self._log_fails = False
+                    logger.info("the log takes entries again")
 
     def _take(self) -> Batch:
         """The next batch: everything that waits, within the limits; one larger command goes alone."""
@@ -177,7 +206,9 @@ class Group:
         return Batch(at, commands, dones, entries.encode(self._proposer, at, commands))
 
     def _fail(self, batch: Batch, error: AppendFailed) -> None:
-        logger.error("the log did not take a batch: %s", error)
+        if not self._log_fails:
+            self._log_fails = True
+            logger.error("the log does not take entries: %s", error)
         kind = OutcomeUnknown if isinstance(error, AppendUnknown) else Unavailable
         self._finish(batch.dones, [kind(str(error))] * len(batch.dones))
 
@@ -187,8 +218,9 @@ class Group:
         slice_end = time.perf_counter() + SLICE_SECONDS
         async for position, payload in self.log.follow(self.applied):
             if self._in_flight and self._in_flight[0].payload == payload:
-                batch = self._in_flight.popleft()
+                batch = self._in_flight[0]
                 self._apply(position, batch.at, batch.commands, batch.dones)
+                self._in_flight.popleft()  # only now: who waits for it must be told if that fails
             else:
                 _, at, commands = entries.decode(payload)
                 self._apply(position, at, commands, None)
@@ -277,7 +309,10 @@ class Group:
     def _run_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
         for count, position, callback in waiting:
-            self._when(count, position, callback)
+            try:
+                self._when(count, position, callback)
+            except Exception:
+                logger.exception("answering a request failed")
 
     # Reading
 

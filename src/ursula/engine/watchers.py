@@ -1,6 +1,9 @@
 """Who waits for which stream. A watcher is called once per log entry that touched its stream."""
 
+import logging
 from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 Watcher = Callable[[], None]
 
@@ -32,7 +35,10 @@ class Watchers:
     def wake(self, incarnation: str) -> None:
         """Something happened to the stream."""
         for watcher in tuple(self._by_stream.get(incarnation, ())):
-            watcher()
+            try:
+                watcher()
+            except Exception:
+                logger.exception("a watcher failed")
 
     def wake_all(self) -> None:
         """Something happened that concerns everybody, such as the end of the process."""

@@ -1,0 +1,184 @@
+"""What the state refuses is not logged, and is refused only when nothing under way could change that."""
+
+from tests.engine.driving import (
+    Answers,
+    GatedLog,
+    a_while,
+    append,
+    content,
+    create,
+    decided,
+    run,
+    running,
+)
+
+from ursula.model.commands import Append, Delete
+from ursula.model.outcomes import Appended, Created, Refused
+
+
+def codes(outcomes: list[object]) -> list[str]:
+    """Refusals by their code, anything else by its name."""
+    return [o.code if isinstance(o, Refused) else type(o).__name__ for o in outcomes]
+
+
+def test_a_refused_command_is_not_logged() -> None:
+    async def session() -> None:
+        log = GatedLog()
+        async with running(log) as group:
+            await decided(group, create())
+            before = len(log.entries)
+            answers = Answers(group)
+            answers.propose(append(b"a", name="absent"))
+            answers.propose(append(b"a", seq=3))
+            answers.propose(Append("b", "s", (b"1",), "application/json"))
+            assert codes(list(answers.all)) == [
+                "stream_not_found",
+                "producer_seq_conflict",
+                "content_type_mismatch",
+            ]
+            await a_while()
+            assert len(log.entries) == before
+
+    run(session())
+
+
+def test_what_changes_nothing_is_not_logged_either() -> None:
+    async def session() -> None:
+        log = GatedLog()
+        async with running(log) as group:
+            await decided(group, create())
+            await decided(group, append(b"a", seq=0))
+            before = len(log.entries)
+            assert isinstance(again := await decided(group, append(b"a", seq=0)), Appended)
+            assert again.duplicate
+            assert isinstance(existing := await decided(group, create()), Created)
+            assert not existing.new
+            assert len(log.entries) == before
+
+    run(session())
+
+
+def test_a_producer_need_not_wait_for_its_answers() -> None:
+    async def session() -> None:
+        log = GatedLog()
+        async with running(log) as group:
+            await decided(group, create())
+            log.hold()
+            answers = Answers(group)
+            for seq in range(6):
+                answers.propose(append(b"%d" % seq, seq=seq))
+                if seq in (0, 3):
+                    await a_while()
+            log.let_go()
+            outcomes = await answers.settled()
+            assert codes(list(outcomes)) == ["Appended"] * 6
+            assert content(group) == b"012345"
+
+    run(session())
+
+
+def test_an_append_to_a_stream_whose_creation_is_under_way_is_taken() -> None:
+    async def session() -> None:
+        log = GatedLog()
+        async with running(log) as group:
+            log.hold()
+            answers = Answers(group)
+            answers.propose(create())
+            await a_while()
+            answers.propose(append(b"a"))
+            answers.propose(append(b"b"))
+            log.let_go()
+            assert codes(list(await answers.settled())) == ["Created", "Appended", "Appended"]
+            assert content(group) == b"ab"
+
+    run(session())
+
+
+def test_a_refusal_waits_for_what_was_proposed_before_it() -> None:
+    async def session() -> None:
+        log = GatedLog()
+        async with running(log) as group:
+            await decided(group, create("other"))
+            log.hold()
+            answers = Answers(group)
+            answers.propose(append(b"a", name="other"))
+            refused = answers.propose(append(b"b", name="absent"))
+            await a_while()
+            assert refused not in answers.by_number
+            log.let_go()
+            assert codes(list(await answers.settled())) == ["Appended", "stream_not_found"]
+
+    run(session())
+
+
+def test_a_refusal_does_not_wait_for_what_was_proposed_after_it() -> None:
+    async def session() -> None:
+        log = GatedLog()
+        async with running(log) as group:
+            await decided(group, create())
+            answers = Answers(group)
+            log.hold()
+            answers.propose(append(b"a"))
+            refused = answers.propose(append(b"b", name="absent"))
+            await a_while()
+            answers.propose(append(b"c"))
+            log.let_go()
+            await a_while()
+            assert answers.all.index(answers.by_number[refused]) == 1
+
+    run(session())
+
+
+def test_each_of_several_refused_by_turns_sees_all_that_came_before_it() -> None:
+    async def session() -> None:
+        log = GatedLog()
+        async with running(log) as group:
+            log.hold()
+            answers = Answers(group)
+            answers.propose(create())
+            await a_while()
+            answers.propose(append(b"a", close=True))
+            answers.propose(append(b"b"))
+            answers.propose(Delete("b", "s"))
+            answers.propose(append(b"c"))
+            log.let_go()
+            assert codes(list(await answers.settled())) == [
+                "Created",
+                "Appended",
+                "stream_closed",
+                "Ended",
+                "stream_not_found",
+            ]
+
+    run(session())
+
+
+def test_the_same_request_twice_at_once_is_stored_once() -> None:
+    async def session() -> None:
+        log = GatedLog()
+        async with running(log) as group:
+            await decided(group, create())
+            log.hold()
+            answers = Answers(group)
+            answers.propose(append(b"a", seq=0))
+            answers.propose(append(b"a", seq=0))
+            await a_while()
+            answers.propose(append(b"a", seq=0))
+            log.let_go()
+            outcomes = await answers.settled()
+            assert [o.duplicate for o in outcomes if isinstance(o, Appended)] == [False, True, True]
+            assert content(group) == b"a"
+
+    run(session())
+
+
+def test_bad_json_is_refused_after_everything_that_comes_before_it() -> None:
+    async def session() -> None:
+        async with running(GatedLog()) as group:
+            await decided(group, create())
+            answers = Answers(group)
+            answers.propose(Append("b", "s", (), "text/plain"), unsplit="not JSON")
+            answers.propose(Append("b", "absent", (), "text/plain"), unsplit="not JSON")
+            assert codes(list(await answers.settled())) == ["invalid_json", "stream_not_found"]
+
+    run(session())
