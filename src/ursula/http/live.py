@@ -25,7 +25,7 @@ class Waiting:
         self.incarnation = incarnation
         self.over = False
         self._timer: asyncio.TimerHandle | None = None
-        self._gone: Future = exchange.proto.client_disconnect()
+        self._gone: Future | None = exchange.proto.client_disconnect()
         self._gone.add_done_callback(self._client_gone)
         exchange.app.live.add(self)
 
@@ -51,7 +51,10 @@ class Waiting:
         self.exchange.app.live.discard(self)
         if self._timer is not None:
             self._timer.cancel()
-        self._gone.cancel()
+            self._timer = None
+        if self._gone is not None:
+            self._gone.cancel()
+            self._gone = None
 
     def _client_gone(self, future: Future) -> None:
         self.stop()
