@@ -53,10 +53,7 @@ class Exchange:
         """The body, or what there is of it, has come."""
         body = self.app.bodies.arrived(self, future)
         if body is not None:
-            try:
-                self.on_body(body)
-            except Problem as problem:
-                self.refuse(problem)
+            self.app.guard(self, self.on_body, body)
 
     def empty(self, status: int, headers: HeaderList) -> None:
         """Answer without a body."""
