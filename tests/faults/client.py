@@ -1,0 +1,60 @@
+"""A client that knows three ends of a request: answered, refused, or nobody knows."""
+
+import http.client
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tests.server import Server
+
+TIMEOUT_SECONDS = 20.0
+
+
+class NoAnswer(Exception):
+    """The connection ended before the answer was there: the request may have been carried out or not."""
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Client:
+    """One connection that is kept open, and opened again where the server hung up between requests."""
+
+    def __init__(self, server: Server) -> None:
+        self._connection = http.client.HTTPConnection(server.host, server.port, timeout=TIMEOUT_SECONDS)
+
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        """One request and its answer, or NoAnswer."""
+        try:
+            self._connection.request(method, path, body, dict(headers or {}))
+            response = self._connection.getresponse()
+            data = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise NoAnswer(repr(error)) from None
+        return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, data)
+
+    def read(self, path: str) -> bytes:
+        """Everything in a stream of bytes."""
+        return b"".join(self.pages(path))
+
+    def pages(self, path: str) -> list[bytes]:
+        """Everything in a stream, in pages."""
+        parts, offset = [], "-1"
+        while True:
+            answer = self.ask("GET", f"{path}?offset={offset}")
+            assert answer.status == 200, answer
+            parts.append(answer.body)
+            offset = answer.headers["stream-next-offset"]
+            if answer.headers.get("stream-up-to-date") == "true":
+                return parts
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()

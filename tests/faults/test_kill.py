@@ -1,0 +1,104 @@
+"""kill -9 at any moment: what was acknowledged is there, once and in order."""
+
+import os
+import time
+from pathlib import Path
+
+from tests.faults.client import Client
+from tests.faults.long_log import expected_tail, write_long_log
+from tests.faults.rounds import ROUNDS, seeded
+from tests.faults.writers import Crowd
+from tests.server import Server
+
+SMALL_SEGMENTS = {"limits.log_segment_bytes": "64KiB"}
+
+
+def test_nothing_acknowledged_is_lost_or_doubled_when_the_server_is_killed(tmp_path: Path) -> None:
+    random = seeded("kill")
+    crowd = Crowd(random)
+    server = Server(tmp_path / "data", settings=SMALL_SEGMENTS)
+    for number in range(ROUNDS):
+        server.start()
+        assert server.complaints() == []
+        crowd.make_streams(server)
+        crowd.check(server, sample=50)
+        crowd.start(server)
+        time.sleep(random.uniform(0.02, 0.8))
+        server.kill()
+        crowd.finish()
+        if number % 3 == 1:
+            # And once more at any moment of the start.
+            server.start(ready=False)
+            time.sleep(random.uniform(0, 0.1))
+            server.kill()
+    with server:
+        crowd.start(server)
+        time.sleep(0.2)
+        crowd.finish()
+        crowd.check(server)
+        assert server.complaints() == []
+        assert server.stop() == 0
+    assert crowd.acknowledged > 10 * ROUNDS
+    segments = list((tmp_path / "data" / "log" / "g0").glob("*.log"))
+    assert len(segments) > ROUNDS, "the log never rolled"
+
+
+def test_nothing_acknowledged_is_lost_when_the_server_is_killed_while_it_rolls_a_segment(
+    tmp_path: Path,
+) -> None:
+    random = seeded("roll")
+    crowd = Crowd(random)
+    server = Server(tmp_path / "data", settings=SMALL_SEGMENTS)
+    log = tmp_path / "data" / "log" / "g0"
+    caught = 0
+    for _ in range(max(3, ROUNDS // 3)):
+        server.start()
+        crowd.make_streams(server)
+        crowd.check(server, sample=20)
+        crowd.start(server)
+        wait_for_roll(log, skip=random.randrange(4))
+        server.process.kill()
+        caught += (log / "unborn").exists()
+        server.kill()
+        crowd.finish()
+    with server:
+        crowd.check(server)
+        assert not (log / "unborn").exists()
+        assert server.stop() == 0
+    assert caught > 0, "no kill fell into a roll"
+
+
+def wait_for_roll(log: Path, skip: int) -> None:
+    """Wait until a segment is being made, after some that are let go by."""
+    unborn = str(log / "unborn")
+    give_up_at = time.monotonic() + 10
+    for _ in range(skip):
+        while not os.path.exists(unborn) and time.monotonic() < give_up_at:
+            pass
+        while os.path.exists(unborn):
+            pass
+    while not os.path.exists(unborn) and time.monotonic() < give_up_at:
+        pass
+
+
+def test_a_server_that_is_killed_during_replay_replays_everything_the_next_time(tmp_path: Path) -> None:
+    random = seeded("replay")
+    write_long_log(tmp_path / "data", messages=150_000)
+    server = Server(tmp_path / "data")
+    for _ in range(max(3, ROUNDS // 3)):
+        server.start(ready=False)
+        client = Client(server)
+        answer = client.ask("GET", "/readyz/local")
+        assert answer.status == 503, "it was ready before it could be killed"
+        assert client.ask("POST", "/v1/stream/long-0", b"x").status == 503
+        time.sleep(random.uniform(0, 0.3))
+        server.kill()
+        client.close()
+    with server:
+        client = Client(server)
+        for path, tail in expected_tail(messages=150_000).items():
+            assert client.ask("HEAD", path).headers["stream-next-offset"] == f"{tail:020}"
+        assert client.ask("POST", "/v1/stream/long-0", b"x", {"content-type": "text/plain"}).status == 204
+        client.close()
+        assert server.complaints() == []
+        assert server.stop() == 0
