@@ -59,7 +59,8 @@ class Bodies:
             return None
         try:
             body = future.result()
-        except Exception:
+        except Exception as error:
+            error.__traceback__ = None  # it leads to the future, which holds the error: a cycle too
             body = b""
         if len(body) == exchange.body_length:
             return body
