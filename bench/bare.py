@@ -1,4 +1,4 @@
-"""The ceiling: the embedded server of ursula with its scheduler, and an app that stores nothing.
+"""The ceiling: our embedded server with its event loop and scheduler, and an app that stores nothing.
 
 It reads the body and answers 204 with the headers of an append. What an append costs above this is ours.
 """
@@ -8,10 +8,9 @@ import gc
 import signal
 import sys
 
-import uvloop
-
 from ursula.config import Address
 from ursula.http.cors import Cors
+from ursula.http.loop import CoalescingLoop
 from ursula.http.rsgi import HeaderList, Watcher
 from ursula.http.server import _listen, _Server
 
@@ -41,5 +40,5 @@ async def serve(port: int) -> None:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=CoalescingLoop) as runner:
         runner.run(serve(int(sys.argv[1])))
