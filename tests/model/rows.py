@@ -12,10 +12,7 @@ def rows_of(journal: Journal) -> list[Row]:
     for i in range(len(journal)):
         while entry + 1 < len(journal.first_rows) and journal.first_rows[entry + 1] <= i:
             entry += 1
-        producer_id = journal.producer_ids[i]
-        producer = None
-        if producer_id is not None:
-            producer = (producer_id, journal.producer_epochs[i], journal.producer_seqs[i])
+        producer = journal.producers[i]
         rows.append(
             Row(
                 journal.positions[entry],
@@ -25,10 +22,10 @@ def rows_of(journal: Journal) -> list[Row]:
                 journal.streams[i].name,
                 journal.streams[i].incarnation,
                 journal.offsets[i],
-                journal.next_offsets[i],
+                journal.next_offset(i),
                 None if journal.records[i] == NO_RECORD else journal.records[i],
                 journal.payloads[i],
-                producer,
+                None if producer is None else (producer.id, producer.epoch, producer.seq),
             )
         )
     return rows

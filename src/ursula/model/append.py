@@ -10,6 +10,8 @@ The order of the checks is part of the interface: a later refusal never hides an
 from collections.abc import Mapping
 
 from .commands import Append, Create, IfMatch, Producer
+from .journal import NO_RECORD
+from .media_type import JSON
 from .outcomes import Appended, Refused
 from .stream import Bucket, ProducerState, Stream
 
@@ -88,15 +90,10 @@ def write(bucket: Bucket, stream: Stream, command: Append | Create, index: int, 
     producer = command.producer
     start = stream.tail
     if messages:
-        record = stream.next_record if stream.is_json else -1
+        record = stream.next_record if stream.media_type == JSON else NO_RECORD
         stream.tail = stream.messages.add(messages)
         stream.last_write_at = at
-        if producer is None:
-            bucket.journal.append(index, stream, start, messages, record, None, 0, 0)
-        else:
-            bucket.journal.append(
-                index, stream, start, messages, record, producer.id, producer.epoch, producer.seq
-            )
+        bucket.journal.append(index, stream, start, messages, record, producer)
     if producer is not None:
         if stream.producers is None:
             stream.producers = {}

@@ -8,6 +8,8 @@ from array import array
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from .commands import Producer
+
 if TYPE_CHECKING:
     from .stream import Stream
 
@@ -29,7 +31,10 @@ _APPEND = int(Kind.APPEND)
 
 
 class Journal:
-    """The columns. Row i belongs to the last log entry whose `first_row` is at or below i."""
+    """The columns. Row i belongs to the last log entry whose `first_row` is at or below i.
+
+    What can be derived is not kept: a row ends after its payload, and its stream knows the rest.
+    """
 
     __slots__ = (
         "ats",
@@ -37,13 +42,10 @@ class Journal:
         "first_rows",
         "indexes",
         "kinds",
-        "next_offsets",
         "offsets",
         "payloads",
         "positions",
-        "producer_epochs",
-        "producer_ids",
-        "producer_seqs",
+        "producers",
         "records",
         "streams",
     )
@@ -56,12 +58,9 @@ class Journal:
         self.kinds = array("B")
         self.streams: list[Stream] = []
         self.offsets = array("Q")
-        self.next_offsets = array("Q")
         self.records = array("q")
         self.payloads: list[bytes | None] = []
-        self.producer_ids: list[str | None] = []
-        self.producer_epochs = array("q")
-        self.producer_seqs = array("q")
+        self.producers: list[Producer | None] = []
         self.byte_count = 0
 
     def __len__(self) -> int:
@@ -74,9 +73,14 @@ class Journal:
             self.ats.append(at)
             self.first_rows.append(len(self.kinds))
 
+    def next_offset(self, row: int) -> int:
+        """Where the row's stream goes on after it."""
+        payload = self.payloads[row]
+        return self.offsets[row] + (0 if payload is None else len(payload))
+
     def event(self, index: int, kind: Kind, stream: "Stream") -> None:
         """Add a row that is not an append."""
-        self._row(index, kind, stream, stream.tail, stream.tail, NO_RECORD, None, None, 0, 0)
+        self._row(index, kind, stream, stream.tail, NO_RECORD, None, None)
 
     def append(
         self,
@@ -85,16 +89,14 @@ class Journal:
         offset: int,
         payloads: tuple[bytes, ...],
         record: int,
-        producer_id: str | None,
-        epoch: int,
-        seq: int,
+        producer: Producer | None,
     ) -> None:
         """Add a row for each message of an append."""
         for payload in payloads:
-            end = offset + len(payload)
-            self._row(index, _APPEND, stream, offset, end, record, payload, producer_id, epoch, seq)
-            self.byte_count += len(payload)
-            offset = end
+            self._row(index, _APPEND, stream, offset, record, payload, producer)
+            size = len(payload)
+            self.byte_count += size
+            offset += size
             if record != NO_RECORD:
                 record += 1
 
@@ -104,20 +106,14 @@ class Journal:
         kind: int,
         stream: "Stream",
         offset: int,
-        next_offset: int,
         record: int,
         payload: bytes | None,
-        producer_id: str | None,
-        epoch: int,
-        seq: int,
+        producer: Producer | None,
     ) -> None:
         self.indexes.append(index)
         self.kinds.append(kind)
         self.streams.append(stream)
         self.offsets.append(offset)
-        self.next_offsets.append(next_offset)
         self.records.append(record)
         self.payloads.append(payload)
-        self.producer_ids.append(producer_id)
-        self.producer_epochs.append(epoch)
-        self.producer_seqs.append(seq)
+        self.producers.append(producer)

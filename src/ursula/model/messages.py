@@ -25,18 +25,14 @@ class Messages:
 
     def add(self, payloads: tuple[bytes, ...]) -> int:
         """Add the messages of one append and return the offset after them."""
-        end = self.ends[-1] if self.ends else self.start
-        if len(payloads) == 1:
-            end += len(payloads[0])
-            self.payloads.append(payloads[0])
-            self.ends.append(end)
-        else:
-            if self.append_ends is None:
-                self.append_ends = array("Q", self.ends)
-            for payload in payloads:
-                end += len(payload)
-                self.ends.append(end)
-            self.payloads.extend(payloads)
+        ends = self.ends
+        end = ends[-1] if ends else self.start
+        if len(payloads) > 1 and self.append_ends is None:
+            self.append_ends = array("Q", ends)
+        for payload in payloads:
+            end += len(payload)
+            ends.append(end)
+            self.payloads.append(payload)
         if self.append_ends is not None:
             self.append_ends.append(end)
         return end

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from .commands import ForkPoint
 from .journal import Journal
 from .media_type import JSON, media_type_of
@@ -10,15 +12,12 @@ from .messages import Messages
 MICROSECONDS = 1_000_000
 
 
-class ProducerState:
+class ProducerState(Struct, gc=False):
     """What a stream remembers of a producer: its last accepted request and where that ended."""
 
-    __slots__ = ("epoch", "next_offset", "seq")
-
-    def __init__(self, epoch: int, seq: int, next_offset: int) -> None:
-        self.epoch = epoch
-        self.seq = seq
-        self.next_offset = next_offset
+    epoch: int
+    seq: int
+    next_offset: int
 
 
 class Stream:
