@@ -26,6 +26,12 @@ class Messages:
     def add(self, payloads: tuple[bytes, ...]) -> int:
         """Add the messages of one append and return the offset after them."""
         ends = self.ends
+        if not ends and len(payloads) == 1:
+            # Many streams hold one message for long: containers of just that size.
+            end = self.start + len(payloads[0])
+            self.payloads = [payloads[0]]
+            self.ends = array("Q", (end,))
+            return end
         end = ends[-1] if ends else self.start
         if len(payloads) > 1 and self.append_ends is None:
             self.append_ends = array("Q", ends)

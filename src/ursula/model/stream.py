@@ -1,6 +1,7 @@
 """A stream and a bucket: the records that commands change and reads look at."""
 
 from collections.abc import Iterator
+from sys import intern
 
 from msgspec import Struct
 
@@ -50,7 +51,7 @@ class Stream:
     def __init__(self, name: str, incarnation: str, content_type: str, at: int) -> None:
         self.name = name
         self.incarnation = incarnation
-        self.content_type = content_type
+        self.content_type = intern(content_type)  # few are different, and every stream has one
         self.media_type = media_type_of(content_type)
         self.created_at = at
         self.last_write_at = at
