@@ -38,8 +38,10 @@ class Server:
         settings: Mapping[str, str] | None = None,
         listen: str = "127.0.0.1:0",
         prefix: tuple[str, ...] = (),
+        cwd: Path | None = None,
     ) -> None:
         self.data_dir = data_dir
+        self._cwd = cwd or data_dir.parent
         self.host, self.port = "", 0
         self.lines: list[str] = []
         self._command = [*prefix, sys.executable, "-W", "error", "-m", "ursula", "serve"]
@@ -63,7 +65,7 @@ class Server:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=self.data_dir.parent,
+            cwd=self._cwd,
         )
         atexit.register(self.kill)
         self._reader = threading.Thread(target=self._read_lines, args=(self._process,), daemon=True)
@@ -101,7 +103,8 @@ class Server:
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
 
     @property
     def log(self) -> list[dict[str, Any]]:

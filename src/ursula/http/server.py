@@ -56,6 +56,8 @@ async def _serve(settings: Settings) -> int:
     _raise_file_limit(settings.limits.connections)
     node = Node(folder, settings.limits.log_segment_bytes)
     app = App(node, settings)
+    if settings.server.advertise.port == 0:
+        app.advertise = str(Address(settings.server.advertise.host, listener.getsockname()[1]))
     server = _Server(app.handle, listener, settings.limits.connections)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

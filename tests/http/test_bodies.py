@@ -1,0 +1,290 @@
+"""Bodies that are cut off, too slow, too large or too many: stored whole or not at all."""
+
+import time
+
+import httpx
+import pytest
+from tests.conftest import StartServer
+from tests.http.raw import Answer, CutOff, Raw, ask
+from tests.http.wire import BINARY, content, make
+from tests.server import Server
+
+HEAD = "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/octet-stream\r\n"
+MEBIBYTE = 1 << 20
+
+
+def begin(raw: Raw, path: str, rest: bytes, method: str = "POST") -> Raw:
+    """Send a request whose last header and body are given as bytes."""
+    return raw.send(HEAD.format(path=path).replace("POST", method, 1).encode() + rest)
+
+
+def answer_or_end(raw: Raw) -> Answer | None:
+    """The answer, or None if the server just hangs up."""
+    try:
+        return raw.answer()
+    except (CutOff, ConnectionError):
+        return None
+
+
+CUT_OFF = {
+    "length, nothing": b"Content-Length: 10\r\n\r\n",
+    "length, some": b"Content-Length: 10\r\n\r\n12345",
+    "length, all but one": b"Content-Length: 10\r\n\r\n123456789",
+    "length, much": b"Content-Length: 2000000\r\n\r\n" + b"x" * 1_000_000,
+    "chunked, nothing": b"Transfer-Encoding: chunked\r\n\r\n",
+    "chunked, in a size": b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1",
+    "chunked, in a chunk": b"Transfer-Encoding: chunked\r\n\r\n5\r\nhel",
+    "chunked, between chunks": b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    "chunked, before the last line": b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n",
+    "chunked, many": b"Transfer-Encoding: chunked\r\n\r\n" + b"5\r\nhello\r\n" * 10_000,
+}
+
+
+@pytest.mark.parametrize("kind", CUT_OFF)
+@pytest.mark.parametrize("way", ["half closed", "hung up"])
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+def test_a_body_that_is_cut_off_is_never_stored(
+    server: Server, api: httpx.Client, path: str, kind: str, way: str, method: str
+) -> None:
+    if method == "POST":
+        make(api, path)
+    with Raw(server) as raw:
+        begin(raw, path, CUT_OFF[kind], method)
+        if way == "half closed":
+            raw.finish_sending()
+            answer = answer_or_end(raw)
+            if answer is not None:
+                assert (answer.status, answer.code) == (400, "body_incomplete")
+        else:
+            time.sleep(0.02)
+    time.sleep(0.05)
+    if method == "POST":
+        assert content(api, path) == b""
+    else:
+        assert api.head(path).status_code == 404
+
+
+BROKEN = {
+    "size": b"xyz\r\nhello\r\n0\r\n\r\n",
+    "later size": b"5\r\nhello\r\n-1\r\n\r\n",
+    "too long a size": b"5\r\nhello\r\nfffffffffffffffff\r\n\r\n",
+    "no end of a chunk": b"5\r\nhelloworld\r\n0\r\n\r\n",
+    "negative": b"-5\r\nhello\r\n0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_chunks_are_never_stored(server: Server, api: httpx.Client, path: str, kind: str) -> None:
+    make(api, path)
+    with Raw(server) as raw:
+        begin(raw, path, b"Transfer-Encoding: chunked\r\n\r\n" + BROKEN[kind])
+        answer = answer_or_end(raw)
+        if answer is not None:
+            assert (answer.status, answer.code) == (400, "body_incomplete")
+    time.sleep(0.05)
+    assert content(api, path) == b""
+
+
+def test_chunk_extensions_are_passed_over_and_trailers_refused(
+    server: Server, api: httpx.Client, path: str
+) -> None:
+    make(api, path)
+    with Raw(server) as raw:
+        body = b"5;name=value\r\nhello\r\n0\r\n\r\n"
+        assert begin(raw, path, b"Transfer-Encoding: chunked\r\n\r\n" + body).answer().status == 204
+    with Raw(server) as raw:
+        body = b"5\r\nhello\r\n0\r\nX-Trailer: x\r\n\r\n"
+        answer = begin(raw, path, b"Transfer-Encoding: chunked\r\n\r\n" + body).answer()
+        assert answer.code == "body_incomplete", "the HTTP layer does not tell a trailer from a cut"
+    assert content(api, path) == b"hello"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"Content-Length: 5\r\nContent-Length: 6",
+        b"Content-Length: -1",
+        b"Content-Length: +5",
+        b"Content-Length: 5x",
+        b"Content-Length: 99999999999999999999999",
+        b"Transfer-Encoding: gzip",
+        b"Content-Length: 5\r\nTransfer-Encoding: gzip",
+    ],
+)
+def test_a_length_that_is_none_is_refused(server: Server, api: httpx.Client, path: str, lines: bytes) -> None:
+    make(api, path)
+    with Raw(server) as raw:
+        begin(raw, path, lines + b"\r\n\r\nhello").finish_sending()
+        answer = raw.answer()
+        assert 400 <= answer.status < 500
+    assert content(api, path) == b""
+
+
+@pytest.fixture(scope="module")
+def strict(start_server: StartServer) -> Server:
+    """A server that takes little and waits briefly."""
+    return start_server(limits__append_bytes="1MiB", limits__inflight_bytes="2MiB", limits__body_timeout="1s")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"Content-Length: 10\r\n\r\n12345",
+        b"Content-Length: 10\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n",
+    ],
+)
+def test_a_slow_body_is_given_up(strict: Server, path: str, sent: bytes) -> None:
+    ask(strict, "PUT", path, body=b"")
+    with Raw(strict) as raw:
+        began = time.monotonic()
+        answer = begin(raw, path, sent).answer()
+        assert (answer.status, answer.code) == (408, "body_timeout")
+        assert 0.7 < time.monotonic() - began < 5
+    assert ask(strict, "GET", path).body == b""
+
+
+def test_a_body_that_trickles_is_given_up_too(strict: Server, path: str) -> None:
+    ask(strict, "PUT", path, body=b"")
+    with Raw(strict) as raw:
+        begin(raw, path, b"Content-Length: 1000\r\n\r\n")
+        until = time.monotonic() + 4
+        try:
+            while time.monotonic() < until:
+                raw.send(b"x")
+                time.sleep(0.1)
+        except ConnectionError:
+            pass
+        answer = answer_or_end(raw)
+        assert answer is None or answer.code == "body_timeout"
+    assert ask(strict, "GET", path).body == b""
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+def test_a_body_over_the_limit_is_refused(strict: Server, path: str, method: str) -> None:
+    ask(strict, "PUT", path + "-POST", body=b"")
+    name = f"{path}-{method}"
+    with Raw(strict) as raw:
+        answer = begin(raw, name, b"Content-Length: %d\r\n\r\n" % (MEBIBYTE + 1), method).answer()
+        assert (answer.status, answer.code) == (413, "body_too_large")
+    with Raw(strict) as raw:
+        begin(raw, name, b"Transfer-Encoding: chunked\r\n\r\n", method)
+        answered = False
+        try:
+            for _ in range(20):
+                raw.send(b"20000\r\n" + b"x" * 0x20000 + b"\r\n")
+            raw.send(b"0\r\n\r\n")
+        except ConnectionError:
+            answered = True
+        late = answer_or_end(raw)
+        assert answered or late is not None
+        assert late is None or (late.status, late.code) == (413, "body_too_large")
+    expected = (404, 200)[method == "POST"]
+    assert ask(strict, "HEAD", name).status == expected
+    full = ask(strict, "PUT", f"{name}-full", body=b"x" * MEBIBYTE)
+    assert full.status == 201
+
+
+def test_a_huge_body_does_not_grow_the_server(server: Server, path: str) -> None:
+    before = server.rss_bytes
+    with Raw(server) as raw:
+        answer = begin(raw, path, b"Content-Length: 10000000000\r\n\r\n" + b"x" * MEBIBYTE).answer()
+        assert (answer.status, answer.code) == (413, "body_too_large")
+    with Raw(server) as raw:
+        begin(raw, path, b"Transfer-Encoding: chunked\r\n\r\n")
+        try:
+            for _ in range(200):
+                raw.send(b"100000\r\n" + b"x" * MEBIBYTE + b"\r\n")
+        except ConnectionError:
+            pass
+        late = answer_or_end(raw)
+        assert late is None or (late.status, late.code) == (413, "body_too_large")
+    assert server.rss_bytes - before < 100 * MEBIBYTE
+    assert ask(server, "GET", path).status == 404
+
+
+def test_bodies_share_an_allowance_that_is_given_back(strict: Server, path: str) -> None:
+    ask(strict, "PUT", path, body=b"")
+    half = MEBIBYTE - 100
+    with Raw(strict) as first, Raw(strict) as second, Raw(strict) as third:
+        begin(first, path, b"Content-Length: %d\r\n\r\n" % half)
+        begin(second, path, b"Content-Length: %d\r\n\r\n" % half)
+        time.sleep(0.1)
+        answer = begin(third, path, b"Content-Length: 1000\r\n\r\n").answer()
+        assert (answer.status, answer.code) == (503, "write_backpressure")
+        assert int(answer.headers["retry-after"]) >= 1
+        assert ask(strict, "GET", path).status == 200, "reads go on"
+        assert first.send(b"x" * half).answer().status == 204
+        second.close()
+    time.sleep(0.1)
+    for _ in range(10):
+        small = ask(strict, "POST", path, "Content-Type: application/octet-stream", body=b"y" * half)
+        assert small.status == 204
+    assert ask(strict, "HEAD", path).headers["stream-next-offset"] == f"{half * 11:020d}"
+
+
+@pytest.mark.parametrize("ending", ["timeout", "cut off", "chunked cut off", "chunked too large", "refused"])
+def test_the_allowance_comes_back_however_a_body_ends(strict: Server, path: str, ending: str) -> None:
+    ask(strict, "PUT", path, body=b"")
+    size = MEBIBYTE - 100
+    for _ in range(2 if ending == "timeout" else 6):
+        with Raw(strict) as raw:
+            if ending == "timeout":
+                assert begin(raw, path, b"Content-Length: %d\r\n\r\n" % size).answer().status == 408
+            elif ending == "cut off":
+                begin(raw, path, b"Content-Length: %d\r\n\r\nxyz" % size)
+            elif ending == "chunked cut off":
+                begin(raw, path, b"Transfer-Encoding: chunked\r\n\r\n80000\r\n" + b"x" * 0x80000)
+            elif ending == "chunked too large":
+                begin(raw, path, b"Transfer-Encoding: chunked\r\n\r\n110000\r\n" + b"x" * 0x110000)
+                answer_or_end(raw)
+            else:
+                refusal = begin(
+                    raw, path + "-no", b"Content-Length: %d\r\n\r\n" % size + b"x" * size
+                ).answer()
+                assert refusal.status == 404
+        time.sleep(0.05)
+    lines = ["Content-Type: application/octet-stream"]
+    with Raw(strict) as held:
+        begin(held, path, b"Content-Length: %d\r\n\r\n" % size)
+        time.sleep(0.05)
+        assert ask(strict, "POST", path, *lines, body=b"x" * size).status == 204
+
+
+def test_expect_continue_is_answered_before_the_body(server: Server, api: httpx.Client, path: str) -> None:
+    make(api, path)
+    with Raw(server) as raw:
+        begin(raw, path, b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+        assert raw.answer().status == 100
+        assert raw.send(b"hello").answer().status == 204
+    with Raw(server) as raw:
+        begin(raw, path, b"Expect: 100-continue\r\nContent-Length: 10000000000\r\n\r\n")
+        assert raw.answer().status == 413
+    assert content(api, path) == b"hello"
+
+
+def test_a_refused_request_does_not_leave_its_body_behind(
+    server: Server, api: httpx.Client, path: str
+) -> None:
+    """A body that nobody read is not taken for the next request on the connection."""
+    make(api, path)
+    smuggled = b"POST %b HTTP/1.1\r\nHost: test\r\nContent-Type: application/octet-stream\r\n" % path.encode()
+    smuggled += b"Content-Length: 3\r\n\r\nbad"
+    for line in (b"Stream-Seq: a\r\nStream-Seq: a", b"Producer-Id: x"):
+        with Raw(server) as raw:
+            begin(raw, path, line + b"\r\nContent-Length: %d\r\n\r\n" % len(smuggled) + smuggled)
+            assert raw.answer().status == 400
+            raw.finish_sending()
+            raw.until_closed()
+    assert content(api, path) == b""
+
+
+def test_the_largest_body_arrives_whole(server: Server, api: httpx.Client, path: str) -> None:
+    body = bytes(range(256)) * (32 * MEBIBYTE // 256)
+    answer = api.put(path, headers=BINARY, content=body)
+    assert answer.status_code == 201
+    tail = api.get(path, params={"offset": str(len(body) - 5)})
+    assert tail.content == body[-5:]
+    over = api.post(path, headers=BINARY, content=body + b"x")
+    assert over.status_code == 413

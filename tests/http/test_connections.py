@@ -1,0 +1,224 @@
+"""Connections: how many, how slow, and what may be done with one."""
+
+import re
+import threading
+import time
+
+import httpx
+import pytest
+from tests.conftest import StartServer
+from tests.http.events import Events
+from tests.http.raw import CutOff, Raw, ask
+from tests.http.wire import CLOSED, TEXT, content, make, offset, post
+from tests.server import Server
+
+MEBIBYTE = 1 << 20
+
+
+def test_pipelined_requests_are_answered_in_order(server: Server, api: httpx.Client, path: str) -> None:
+    make(api, path, TEXT)
+    count = 50
+    with Raw(server) as raw:
+        for number in range(count):
+            raw.ask("POST", path, "Content-Type: text/plain", body=b"%02d" % number)
+            raw.ask("GET", f"{path}?offset={number * 2}")
+        for number in range(count):
+            assert raw.answer().headers["stream-next-offset"] == offset(number * 2 + 2)
+            assert raw.answer().body == b"%02d" % number
+    assert content(api, path) == b"".join(b"%02d" % number for number in range(count))
+
+
+def test_pipelined_requests_sent_as_one_piece_or_byte_by_byte(server: Server, path: str) -> None:
+    requests = [
+        f"PUT {path} HTTP/1.1\r\nHost: t\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\na",
+        f"POST {path} HTTP/1.1\r\nHost: t\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
+        "1\r\nb\r\n0\r\n\r\n",
+        f"GET {path}-missing HTTP/1.1\r\nHost: t\r\n\r\n",
+        f"HEAD {path}-missing HTTP/1.1\r\nHost: t\r\n\r\n",
+        f"GET {path} HTTP/1.1\r\nHost: t\r\n\r\n",
+        f"DELETE {path} HTTP/1.1\r\nHost: t\r\n\r\n",
+    ]
+    everything = "".join(requests).encode()
+    for size in (len(everything), 1):
+        with Raw(server) as raw:
+            for start in range(0, len(everything), size):
+                raw.send(everything[start : start + size])
+            statuses = [raw.answer(head=request.startswith("HEAD")).status for request in requests]
+            assert statuses == [201, 204, 404, 404, 200, 204]
+
+
+def test_a_client_may_ask_for_the_end_of_the_connection(server: Server) -> None:
+    with Raw(server) as raw:
+        assert raw.ask("GET", "/healthz", "Connection: close").answer().status == 200
+        assert raw.until_closed() == b""
+
+
+def test_an_old_client_is_served(server: Server, api: httpx.Client, path: str) -> None:
+    make(api, path, {**TEXT, **CLOSED}, b"hello")
+    for query in ("", "?offset=-1&live=sse"):
+        with Raw(server) as raw:
+            raw.send(f"GET {path}{query} HTTP/1.0\r\n\r\n".encode())
+            status, headers = raw.begin()
+            assert status == 200
+            assert "transfer-encoding" not in headers
+            body = raw.until_closed()
+            assert body == b"hello" if not query else b"data:hello\n" in body
+
+
+def test_without_a_host_the_location_is_where_the_server_says_it_is(server: Server, path: str) -> None:
+    with Raw(server) as raw:
+        raw.send(f"PUT {path} HTTP/1.0\r\nContent-Length: 0\r\n\r\n".encode())
+        location = raw.begin()[1]["location"]
+    assert location == f"{server.url}{path}"
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\r\n\r\n\r\n",
+        b"hello\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /v1/stream/a b HTTP/1.1\r\n\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: t\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: t\r\nbad header\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: t\r\nX: a\x00b\r\n\r\n",
+        b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: t\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"X-Many: x\r\n" * 10_000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nX-Long: " + b"x" * 1_000_000 + b"\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+    ids=lambda garbage: repr(garbage[:24]),
+)
+def test_garbage_is_refused_and_the_server_lives(server: Server, garbage: bytes) -> None:
+    with Raw(server) as raw:
+        try:
+            raw.send(garbage).finish_sending()
+            data = raw.until_closed()
+        except OSError:
+            data = b""
+        assert data == b"" or re.match(rb"HTTP/1\.[01] 4\d\d ", data), data[:100]
+    assert ask(server, "GET", "/healthz").status == 200
+
+
+def test_a_connection_over_the_limit_is_served_when_another_one_ends(
+    start_server: StartServer, path: str
+) -> None:
+    server = start_server(limits__connections="4")
+    held = [Raw(server) for _ in range(4)]
+    for raw in held:
+        assert raw.ask("GET", "/healthz").answer().status == 200
+    with Raw(server) as late:
+        late.ask("PUT", path, body=b"")
+        assert late.is_silent_for(0.3)
+        held.pop().close()
+        assert late.answer().status == 201
+        with Raw(server) as later:
+            later.ask("GET", path)
+            assert later.is_silent_for(0.2)
+            late.close()
+            assert later.answer().status == 200
+    for raw in held:
+        assert raw.ask("GET", path).answer().status == 200
+        raw.close()
+
+
+def test_a_reader_that_never_reads_holds_little_and_hinders_nobody(
+    start_server: StartServer, path: str
+) -> None:
+    server = start_server(limits__sse_bytes="1MiB")
+    with httpx.Client(base_url=server.url, timeout=20) as api:
+        make(api, path, TEXT)
+        lazy = [Raw(server).ask("GET", f"{path}?offset=-1&live=sse") for _ in range(10)]
+        with Events(server, path) as eager:
+            eager.control()
+            before = server.rss_bytes
+            line = b"x" * (MEBIBYTE // 4)
+            for number in range(80):
+                post(api, path, line, TEXT)
+                if number < 3:
+                    assert eager.data() == line
+                    eager.control()
+        stored = 80 * len(line)
+        assert server.rss_bytes - before < stored + 10 * 2 * MEBIBYTE + 60 * MEBIBYTE
+        for raw in lazy:
+            with raw:
+                assert raw.begin()[0] == 200
+                events = raw.rest()
+                assert events.count(b"event: data\n") >= 4
+                assert len(events) < 2 * MEBIBYTE
+                assert re.search(rb"\nid: [0-9]{20}\n\n\Z", events), "it ended between events"
+
+
+def test_clients_that_come_and_go_leave_nothing_behind(start_server: StartServer, path: str) -> None:
+    server = start_server()
+    with httpx.Client(base_url=server.url, timeout=20) as api:
+        make(api, path, TEXT)
+        typed = "Content-Type: text/plain"
+
+        def come_and_go() -> None:
+            clients = [Raw(server) for _ in range(400)]
+            for number, raw in enumerate(clients):
+                kind = number % 4
+                if kind == 0:
+                    raw.ask("GET", f"{path}?offset=now&live=sse")
+                elif kind == 1:
+                    raw.ask("GET", f"{path}?offset=now&live=long-poll&timeout=60")
+                elif kind == 2:
+                    raw.ask("POST", path, typed, "Content-Length: 10").send(b"cut")
+                else:
+                    raw.ask("POST", path, typed, "Transfer-Encoding: chunked").send(b"5\r\ncut")
+            time.sleep(0.2)
+            for raw in clients:
+                raw.close()
+
+        for _ in range(3):
+            come_and_go()
+        before = server.rss_bytes
+        for _ in range(10):
+            come_and_go()
+        time.sleep(0.5)
+        assert server.rss_bytes - before < 12 * MEBIBYTE, "about 8 KiB for each that is not let go"
+        assert content(api, path) == b""
+    assert server.complaints() == []
+    assert server.stop() == 0
+
+
+def test_a_stop_ends_live_reads_at_an_event_boundary(start_server: StartServer, path: str) -> None:
+    server = start_server()
+    with httpx.Client(base_url=server.url) as api:
+        make(api, path, TEXT, b"hello")
+    poll = Raw(server).ask("GET", f"{path}?offset=5&live=long-poll&timeout=60")
+    idle = Raw(server)
+    idle.ask("GET", "/healthz").answer()
+    codes: list[int] = []
+    with Events(server, path) as events:
+        assert events.data() == b"hello"
+        events.control()
+        time.sleep(0.1)
+        began = time.monotonic()
+        stopping = threading.Thread(target=lambda: codes.append(server.stop()))
+        stopping.start()
+        assert events.rest() == []
+        assert poll.answer().status == 204
+        stopping.join()
+        assert time.monotonic() - began < 10
+    assert codes == [0]
+    for raw in (poll, idle):
+        raw.close()
+    server.start()
+    assert ask(server, "GET", path).body == b"hello"
+
+
+def test_a_kept_connection_is_told_apart_from_a_dead_one_after_a_restart(
+    start_server: StartServer, path: str
+) -> None:
+    server = start_server()
+    ask(server, "PUT", path, body=b"kept")
+    with Raw(server) as raw:
+        raw.ask("GET", path).answer()
+        server.kill()
+        with pytest.raises((CutOff, ConnectionError)):
+            raw.ask("GET", path).answer()
+    server.start()
+    assert ask(server, "GET", path).body == b"kept"
