@@ -142,7 +142,7 @@ class Subscriber(Waiting):
     def tick(self) -> None:
         """Show that the connection lives, or end it when its time has come."""
         left = self._ends_at - time.monotonic()
-        if left <= TIMER_SECONDS:
+        if left <= TIMER_SECONDS or self.exchange.app.stopping:
             self.stop()
             return
         heartbeat = self.exchange.app.sse_heartbeat_seconds

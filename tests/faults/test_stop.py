@@ -1,0 +1,168 @@
+"""SIGTERM and SIGINT: an end that loses nothing, in time, whatever the clients are doing."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tests.faults.client import Client
+from tests.faults.long_log import expected_tail, write_long_log
+from tests.faults.rounds import seeded
+from tests.faults.writers import BINARY, Crowd
+from tests.http.raw import Raw
+from tests.server import Server
+
+STOP_SECONDS_MAX = 10.0
+
+
+def stop(server: Server, number: signal.Signals) -> int:
+    """Send the signal; the exit code, which must come in time."""
+    process, began = server.process, time.monotonic()
+    process.send_signal(number)
+    process.wait(STOP_SECONDS_MAX + 20)
+    assert time.monotonic() - began < STOP_SECONDS_MAX
+    complaints = server.complaints()
+    code = server.kill()
+    assert complaints == []
+    return code
+
+
+def begin_body(server: Server, path: str) -> Raw:
+    """An append whose body never comes to its end."""
+    raw = Raw(server)
+    raw.send(
+        f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/octet-stream\r\n"
+        "Content-Length: 1000\r\n\r\n".encode()
+        + b"never "
+    )
+    return raw
+
+
+def begin_chunked(server: Server, path: str) -> Raw:
+    """The same in chunks."""
+    raw = Raw(server)
+    raw.send(
+        f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/octet-stream\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n6\r\nnever \r\n".encode()
+    )
+    return raw
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_stop_under_load_loses_nothing_acknowledged(tmp_path: Path, number: signal.Signals) -> None:
+    crowd = Crowd(seeded(f"stop {number.name}"))
+    server = Server(tmp_path / "data").start()
+    crowd.make_streams(server)
+    path = "/v1/stream/json-0"
+    events = [Raw(server).ask("GET", f"{path}?offset=-1&live=sse") for _ in range(20)]
+    client = Client(server)
+    assert client.ask("PUT", "/v1/stream/quiet", headers=BINARY).status == 201
+    polls = [
+        Raw(server).ask("GET", "/v1/stream/quiet?offset=-1&live=long-poll&timeout=60") for _ in range(20)
+    ]
+    halves = [begin(server, "/v1/stream/quiet") for begin in (begin_body, begin_chunked) for _ in range(5)]
+    crowd.start(server)
+    time.sleep(0.5)
+    assert stop(server, number) == 0
+    crowd.finish()
+    for raw in events:
+        check_events(raw, crowd)
+    for raw in polls:
+        assert raw.answer().status == 204
+        raw.close()
+    for raw in halves:
+        raw.close()
+    client.close()
+    with server:
+        crowd.check(server)
+        client = Client(server)
+        assert client.read("/v1/stream/quiet") == b"", "half a body was stored"
+        client.close()
+
+
+def check_events(raw: Raw, crowd: Crowd) -> None:
+    """The events end between two of them, and the response ends as it should."""
+    status, headers = raw.begin()
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    text = raw.rest().decode()
+    raw.close()
+    assert text.endswith("\n\n")
+    blocks = text.removesuffix("\n\n").split("\n\n")
+    assert blocks[-1].startswith("event: control\n") or blocks[-1] == ":"
+    numbers: dict[str, list[int]] = {}
+    for block in blocks:
+        if block.startswith("event: data\n"):
+            lines = block.splitlines()[1:]
+            for message in json.loads("\n".join(line.removeprefix("data:") for line in lines)):
+                if message["part"] == 0:
+                    numbers.setdefault(message["w"], []).append(message["n"])
+    assert numbers
+    for appender in crowd.streams["/v1/stream/json-0"]:
+        seen = numbers.get(appender.name, [])
+        assert seen == sorted(set(seen))
+        assert set(seen) <= appender.sent
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_an_idle_server_with_idle_connections_stops_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    server = Server(tmp_path / "data").start()
+    client = Client(server)
+    assert client.ask("PUT", "/v1/stream/a", b"kept", BINARY).status == 201
+    silent = Raw(server)
+    events = Raw(server).ask("GET", "/v1/stream/a?offset=-1&live=sse")
+    assert events.begin()[0] == 200
+    began = time.monotonic()
+    assert stop(server, number) == 0
+    assert time.monotonic() - began < 3
+    assert events.rest().endswith(b"\n\n")
+    for raw in (silent, events):
+        raw.close()
+    client.close()
+    with server:
+        client = Client(server)
+        assert client.read("/v1/stream/a") == b"kept"
+        client.close()
+
+
+def test_a_live_read_that_begins_while_the_server_stops_is_ended_too(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data").start()
+    client = Client(server)
+    assert client.ask("PUT", "/v1/stream/a", b"kept", BINARY).status == 201
+    half = begin_body(server, "/v1/stream/a")
+    early = [Raw(server) for _ in range(10)]
+    for raw in early:
+        raw.send(b"GET /v1/stream/a?offset=now&live=sse HTTP/1.1\r\n")
+    time.sleep(0.2)
+    process, began = server.process, time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.3)
+    for raw in early:
+        raw.send(b"Host: test\r\n\r\n")
+        assert raw.begin()[0] == 200
+        assert raw.rest().endswith(b"\n\n")
+        raw.close()
+    assert time.monotonic() - began < 5, "live reads were held until the server died"
+    # A second signal changes nothing.
+    process.send_signal(signal.SIGTERM)
+    process.wait(STOP_SECONDS_MAX)
+    half.close()
+    client.close()
+    assert server.kill() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_stop_during_replay_is_clean(tmp_path: Path, number: signal.Signals) -> None:
+    write_long_log(tmp_path / "data", messages=150_000)
+    server = Server(tmp_path / "data").start(ready=False)
+    client = Client(server)
+    assert client.ask("GET", "/readyz/local").status == 503
+    began = time.monotonic()
+    assert stop(server, number) == 0
+    assert time.monotonic() - began < 3
+    client.close()
+    with server:
+        client = Client(server)
+        for path, tail in expected_tail(messages=150_000).items():
+            assert client.ask("HEAD", path).headers["stream-next-offset"] == f"{tail:020}"
+        client.close()
