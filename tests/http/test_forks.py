@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from tests.http.raw import ask
+from tests.http.raw import Raw, ask
 from tests.http.wire import BINARY, CLOSED, JSON, TEXT, content, make, offset, post, producer, refused
 from tests.server import Server
 
@@ -195,3 +195,15 @@ def test_a_fork_keeps_its_own_lifetime(api: httpx.Client, path: str) -> None:
     fork(api, path + "-own", path, stream_ttl="60")
     assert api.head(path + "-same").headers["stream-ttl"] == "3600"
     assert api.head(path + "-own").headers["stream-ttl"] == "60"
+
+
+def test_a_source_and_its_fork_made_at_once_never_mix_their_types(server: Server, path: str) -> None:
+    """The fork's body is JSON only if its source is there: what cannot be checked is not stored."""
+    for number in range(20):
+        name = f"{path}-{number}"
+        with Raw(server) as source, Raw(server) as fork:
+            source.ask("PUT", name, "Content-Type: application/json", body=b"[1]")
+            fork.ask("PUT", f"{name}-f", f"Stream-Forked-From: {name}", body=b"{not json")
+            assert source.answer().status == 201
+            assert fork.answer().status in (400, 404)
+        assert ask(server, "HEAD", f"{name}-f").status == 404

@@ -10,6 +10,7 @@ from .errors import Problem
 from .tokens import parse_number, parse_offset
 
 WAIT_SECONDS_MAX = 60.0
+REMEMBERED_CHARACTERS_MAX = 200
 
 
 class Live(Enum):
@@ -30,9 +31,17 @@ class ReadQuery(NamedTuple):
     wait_seconds: float | None
 
 
-@lru_cache(maxsize=4096)
 def parse_read_query(query: str) -> ReadQuery:
     """The parameters that we know; others are ignored."""
+    return _remembered(query) if len(query) <= REMEMBERED_CHARACTERS_MAX else _parse(query)
+
+
+@lru_cache(maxsize=4096)
+def _remembered(query: str) -> ReadQuery:
+    return _parse(query)
+
+
+def _parse(query: str) -> ReadQuery:
     given: dict[str, str] = {}
     for pair in query.split("&") if query else ():
         name, _, value = pair.partition("=")

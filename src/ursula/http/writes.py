@@ -116,12 +116,16 @@ class CreateRequest(Exchange):
         headers, (bucket, stream, flat) = self.headers, self.target
         group = self.app.node.group_of(bucket)
         content_type = headers.get("content-type") or None
+        unsplit = None
         if content_type is None and self._fork is not None and body:
             source = group.describe(bucket, self._fork.source)
-            if not isinstance(source, Refused):
+            if isinstance(
+                source, Refused
+            ):  # if it is there when this is decided, its type was not known here
+                unsplit = "the source was made at this very moment: send the request again"
+            else:
                 content_type = source.content_type
         messages: tuple[bytes, ...] = (body,) if body else ()
-        unsplit = None
         if body and media_type_of(content_type or DEFAULT) == JSON:
             messages, unsplit = _split(body)
         ttl_seconds, expires_at = self._lifetime
