@@ -53,6 +53,7 @@ class Event(NamedTuple):
 
     encoded: bytes
     next_offset: int
+    is_up_to_date: bool
     is_last: bool
 
 
@@ -67,6 +68,8 @@ class FanOut:
         self._bytes_max = min(READ_BYTES_DEFAULT, exchange.app.sse_bytes)
         self._subscribers: dict[Subscriber, None] = {}
         self._encoded: tuple[tuple[int, int, bool, str], Event] | None = None
+        self._found: dict[tuple[int, str | None], Event] = {}
+        self._waking = False
 
     def join(self, subscriber: "Subscriber") -> None:
         """Add a subscriber."""
@@ -83,6 +86,14 @@ class FanOut:
 
     def next_event(self, offset: int, cursor: str | None) -> Event | Refused | None:
         """What comes after the offset; None if there is nothing yet."""
+        event: Event | Refused | None = self._found.get((offset, cursor))
+        if event is None:
+            event = self._find_event(offset, cursor)
+            if self._waking and isinstance(event, Event):
+                self._found[offset, cursor] = event
+        return event
+
+    def _find_event(self, offset: int, cursor: str | None) -> Event | Refused | None:
         target = self._target
         page = self._group.read(
             target.bucket, target.stream, offset, self._bytes_max, True, self._incarnation
@@ -100,8 +111,12 @@ class FanOut:
         return self._encoded[1]
 
     def _wake(self) -> None:
+        """Something is new. While this runs the stream does not change: what is found for one is for all."""
+        self._waking = True
         for subscriber in tuple(self._subscribers):
             subscriber.pump()
+        self._waking = False
+        self._found.clear()
 
 
 class Subscriber(Waiting):
@@ -138,6 +153,8 @@ class Subscriber(Waiting):
             self._send(event.encoded)
             if event.is_last or self._bytes_left <= 0 or self.exchange.app.stopping:
                 self.stop()
+            elif event.is_up_to_date:
+                return
 
     def tick(self) -> None:
         """Show that the connection lives, or end it when its time has come."""
@@ -189,7 +206,8 @@ def encode_page(page: Page, cursor: str) -> Event | None:
             lines = [base64.b64encode(data)]
         encoded = b"event: data\n" + b"".join(map(_data_line, lines)) + b"\n"
     is_last = at_tail and page.closed
-    return Event(encoded + encode_control(next_offset, cursor, at_tail, is_last), next_offset, is_last)
+    control = encode_control(next_offset, cursor, at_tail, is_last)
+    return Event(encoded + control, next_offset, at_tail, is_last)
 
 
 def encode_control(offset: int, cursor: str, up_to_date: bool, is_last: bool) -> bytes:
