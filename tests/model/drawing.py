@@ -185,8 +185,9 @@ def creates(draw: DrawFn, oracle: Oracle) -> Create:
 
 @st.composite
 def forks(draw: DrawFn, oracle: Oracle) -> Create:
-    """A fork: at the tail, at an offset, or inside an append."""
-    bucket, name, source = draw(places(oracle))
+    """A fork: at the tail, at an offset, or inside an append; often of another fork."""
+    forked = draw(st.booleans())
+    bucket, name, source = draw(places(oracle, lambda stream: (stream.fork is not None) == forked))
     point = ForkPoint(name)
     if source is not None and not draw(sometimes):
         where = source.boundaries[draw(st.integers(0, 1)) :] or [0]

@@ -57,6 +57,7 @@ class OracleStream:
     ttl_seconds: int | None
     expires_at: int | None
     deadline: int | None
+    last_write_at: int
     appends: list[list[bytes]] = field(default_factory=list)
     closed: bool = False
     closed_by: Producer | None = None
@@ -263,6 +264,7 @@ class Oracle:
                 producer=producer,
             )
             stream.appends.append([message])
+            stream.last_write_at = self.at
         if len(command.messages) > 1:
             stream.appends[-len(command.messages) :] = [list(command.messages)]
         if isinstance(command, Append) or command.messages:
@@ -318,6 +320,7 @@ class Oracle:
             ttl,
             expires,
             expires,
+            self.at,
             appends=shared,
             parent=source,
             fork=command.fork,

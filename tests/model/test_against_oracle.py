@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.strategies import DataObject
 from tests.model import drawing
-from tests.model.oracle import Oracle, OracleStream
+from tests.model.oracle import Oracle, OracleStream, fork_offset
 from tests.model.rows import rows_of
 
-from ursula.model.commands import AnyCommand, Create, CreateBucket, fields_of
+from ursula.model.commands import AnyCommand, Create, CreateBucket, ForkPoint, fields_of
 from ursula.model.dump import dump
 from ursula.model.entry import decode, encode
 from ursula.model.outcomes import AnyOutcome, Description, Page, Refused
@@ -112,7 +112,9 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         offsets = st.integers(-2, 3)
         if stream is not None:
             offsets = st.sampled_from(stream.boundaries) | st.integers(-2, stream.tail + 2)
-        offset = data.draw(offsets)
+        self.compare_page(bucket, name, data.draw(offsets), bytes_max, whole)
+
+    def compare_page(self, bucket: str, name: str, offset: int, bytes_max: int, whole: bool) -> None:
         page = self.state.read(bucket, name, offset, bytes_max, whole)
         expected = self.oracle.read(bucket, name, offset, bytes_max, whole)
         if isinstance(expected, Refused):
@@ -125,6 +127,24 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         assert b"".join(page.chunks) == b"".join(pieces)
         if whole or page.media_type == "application/json":
             assert page.chunks == pieces
+
+    @rule(data=st.data())
+    def look_at_every_fork(self, data: DataObject) -> None:
+        """Whether a stream can be forked is right for each offset and sub-offset."""
+        bucket, name, stream = data.draw(drawing.places(self.oracle, lambda stream: stream.fork is not None))
+        for offset in range(stream.tail + 2 if stream is not None else 0):
+            for sub_offset in range(5):
+                point = ForkPoint(name, offset, sub_offset)
+                foreseen = self.state.look(Create(bucket, "never made", None, fork=point))
+                assert stream is not None
+                expected = fork_offset(stream, point)
+                assert getattr(foreseen, "code", None) == getattr(expected, "code", None)
+
+    @rule(data=st.data(), whole=st.booleans())
+    def read_in_pages_of_every_size(self, data: DataObject, whole: bool) -> None:
+        bucket, name, stream = data.draw(drawing.places(self.oracle, lambda stream: stream.fork is not None))
+        for bytes_max in range(1, stream.tail + 1 if stream is not None else 1):
+            self.compare_page(bucket, name, 0, bytes_max, whole)
 
     def send(self, command: AnyCommand) -> None:
         """Look, apply, compare: what was answered, what is stored, and that looking was only looking."""
@@ -171,7 +191,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         assert page.chunks == expected.messages
         found = self.state.find(bucket, name)
         assert found is not None
-        assert found.deadline == expected.deadline
+        assert (found.deadline, found.last_write_at) == (expected.deadline, expected.last_write_at)
 
 
 def told(outcome: AnyOutcome) -> Any:

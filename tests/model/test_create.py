@@ -158,6 +158,17 @@ def test_an_expiry_counts_only_for_the_deadline_and_the_stream_it_was_meant_for(
     assert driver.do(Expire("b", "s", incarnation, first_deadline + SECOND)) == Ignored()
 
 
+def test_the_last_write_is_the_last_message(driver: Driver) -> None:
+    created(driver, Create("b", "s", "text/plain"))
+    driver.now += SECOND
+    driver.append("s", b"x")
+    driver.now += SECOND
+    driver.do(Append("b", "s", (), None, close=True))
+    stream = driver.state.find("b", "s")
+    assert stream is not None
+    assert (stream.created_at, stream.last_write_at) == (START, START + SECOND)
+
+
 def test_time_never_runs_backwards(driver: Driver) -> None:
     driver.state.begin(50, START + 5)
     driver.state.begin(51, START - 5)

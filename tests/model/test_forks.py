@@ -88,6 +88,23 @@ def test_forks_of_forks_read_through_to_the_first_source(driver: Driver) -> None
     assert [driver.page("g", offset, 3).chunks for offset in (0, 6, 9)] == [[b"hel"], [b"w", b"an"], [b"!!"]]
 
 
+def test_a_read_that_keeps_messages_whole_stops_before_one_that_does_not_fit_after_the_fork(
+    driver: Driver,
+) -> None:
+    fork(driver, "f", "s", 5)
+    driver.append("f", b"12345")
+    driver.append("f", b"6")
+    assert driver.page("f", 0, 7, whole=True).chunks == [b"hello"]
+    assert driver.page("f", 0, 10, whole=True).chunks == [b"hello", b"12345"]
+    fork(driver, "g", "f", 8)
+    driver.append("g", b"!")
+    assert driver.page("g", 0, 6, whole=True).chunks == [b"hello"]
+    assert driver.page("g", 0, 8, whole=True).chunks == [b"hello", b"123"]
+    fork(driver, "h", "s", 11)
+    driver.append("h", b"!")
+    assert driver.page("h", 0, 8, whole=True).chunks == [b"hello"]
+
+
 def test_records_of_a_fork_go_on_from_its_source(driver: Driver) -> None:
     fork(driver, "f", "j", 3)
     driver.append("f", b"7", b"8", media_type=JSON)
@@ -176,6 +193,9 @@ def test_an_expired_source_is_kept_for_its_forks_too(driver: Driver) -> None:
     driver.do(Create("b", "f", None, ttl_seconds=60, fork=ForkPoint("t")))
     assert driver.do(Expire("b", "t", created.incarnation, START)) == Ended(created.incarnation)
     assert driver.gone("t") == "stream_gone"
+    source = driver.state.find("b", "t")
+    assert source is not None
+    assert source.deadline is None
     assert driver.content("f") == b"x"
 
 
