@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tests.server import Server
+
 from ursula.http.errors import STATUS
 from ursula.http.headers import OURS
 

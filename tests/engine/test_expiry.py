@@ -20,7 +20,7 @@ from tests.engine.driving import (
 
 from ursula.engine.group import Group
 from ursula.log.seam import AppendRetryable
-from ursula.model.commands import AnyCommand, Create, Expire, Renew
+from ursula.model.commands import AnyCommand, Append, Create, Expire, Renew
 from ursula.model.outcomes import Appended, Created, Refused
 
 
@@ -52,6 +52,26 @@ def test_a_stream_is_ended_by_a_logged_command_once_its_deadline_has_passed() ->
             look(group)
             await until(lambda: not is_there(group))
             assert logged(log, Expire) == [Expire("b", "s", made.incarnation, BEGIN + 8 * SECOND)]
+
+    run(session())
+
+
+def test_a_repeated_append_renews_the_window_though_it_is_not_logged() -> None:
+    async def session() -> None:
+        log, clock = GatedLog(), FakeClock()
+        async with running(log, clock) as group:
+            assert isinstance(await decided(group, create(ttl_seconds=8)), Created)
+            again = append(b"x", seq=0)
+            assert isinstance(await decided(group, again), Appended)
+            clock.pass_seconds(7)
+            repeated = await decided(group, again)
+            assert isinstance(repeated, Appended)
+            assert repeated.duplicate
+            clock.pass_seconds(2)
+            look(group)
+            await a_while()
+            assert is_there(group)
+            assert len(logged(log, Append)) == 1
 
     run(session())
 

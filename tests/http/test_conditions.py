@@ -155,7 +155,7 @@ def test_a_stream_made_again_is_another_incarnation(api: httpx.Client, path: str
     refused(answer, 412, "precondition_failed")
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE", "GET long-poll", "GET sse"])
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "POST", "DELETE", "GET long-poll", "GET sse"])
 def test_the_incarnation_is_a_precondition(api: httpx.Client, path: str, method: str) -> None:
     method, _, live = method.partition(" ")
     query = f"?offset=0&live={live}" if live else ""

@@ -180,6 +180,7 @@ def creates(draw: DrawFn, oracle: Oracle) -> Create:
         draw(producers(None)) if draw(sometimes) else None,
         draw(st.sampled_from([None, "b"])),
         draw(conditions(stream)) if draw(rarely) else None,
+        draw(st.sampled_from(["0-0-0", stream.incarnation if stream else ""])) if draw(hardly_ever) else None,
     )
 
 
@@ -230,6 +231,7 @@ def repeated_creates(draw: DrawFn, oracle: Oracle) -> Create:
         expires,
         fork=fork if not draw(rarely) else None,
         if_match=draw(conditions(stream)) if draw(rarely) else None,
+        incarnation=draw(st.sampled_from(["0-0-0", stream.incarnation])) if draw(rarely) else None,
     )
 
 

@@ -284,6 +284,8 @@ class Oracle:
         streams = {} if bucket is None else bucket.streams
         existing = streams.get(command.stream)
         seen = None if existing is None or existing.gone else existing
+        if command.incarnation is not None and (seen is None or seen.incarnation != command.incarnation):
+            return Refused("incarnation_mismatch", "")
         if command.if_match is not None and (seen is None or not allows(command.if_match, seen)):
             return Refused("precondition_failed", "")
         if existing is not None:

@@ -142,7 +142,7 @@ class Group:
         if outcome is None:
             self._enqueue(command, done, size)
         elif self._finished == self._proposed and self.is_current:
-            done(outcome)
+            self._answer(command, outcome, done)
         else:
             self._when_settled(lambda: self._decide_again(command, done, size, unsplit))
 
@@ -157,7 +157,13 @@ class Group:
             # Someone who waited before it was proposed just now, and that may change the decision.
             self._when(self._late, 0, lambda: self._decide_again(command, done, size, unsplit))
         else:
-            done(outcome)
+            self._answer(command, outcome, done)
+
+    def _answer(self, command: AnyCommand, outcome: AnyOutcome, done: Done) -> None:
+        """Answer without logging. A repeated append stores nothing, but renews a window like the first."""
+        if isinstance(command, Append) and isinstance(outcome, Appended):
+            self.note_read(command.bucket, command.stream)
+        done(outcome)
 
     def _enqueue(self, command: AnyCommand, done: Done | None, size: int) -> None:
         self._commands.append(command)

@@ -119,12 +119,10 @@ class CreateRequest(Exchange):
         unsplit = None
         if content_type is None and self._fork is not None and body:
             source = group.describe(bucket, self._fork.source)
-            if isinstance(
-                source, Refused
-            ):  # if it is there when this is decided, its type was not known here
-                unsplit = "the source was made at this very moment: send the request again"
-            else:
+            if not isinstance(source, Refused):
                 content_type = source.content_type
+            else:  # it may be there by the time this is decided, and be of a type that needs splitting
+                unsplit = "the source was made at this very moment: send the request again"
         messages: tuple[bytes, ...] = (body,) if body else ()
         if body and media_type_of(content_type or DEFAULT) == JSON:
             messages, unsplit = _split(body)
@@ -142,6 +140,7 @@ class CreateRequest(Exchange):
             parse_producer(headers),
             parse_stream_seq(headers),
             _if_match(self),
+            _incarnation(self),
         )
         group.propose(command, self._on_outcome, len(body), unsplit)
 

@@ -44,7 +44,7 @@ def decide_append(
         if known is not None and producer.epoch == known.epoch and producer.seq <= known.seq:
             return _duplicate(stream, producer, known)
     if command.if_match is not None and not matches(stream, command.if_match):
-        return _refused("precondition_failed", "the stream is not in the state named by If-Match", stream)
+        return precondition_failed(stream)
     if producer is not None:
         problem = check_producer(producer, known, stream)
         if problem is not None:
@@ -126,9 +126,14 @@ def stream_not_found(name: str, stream: Stream | None = None) -> Refused:
     return Refused("stream_not_found", f"there is no stream {name!r}")
 
 
-def incarnation_mismatch(stream: Stream) -> Refused:
-    """The name is now another stream's."""
-    return _refused("incarnation_mismatch", "the stream at this name is another incarnation", stream)
+def precondition_failed(stream: Stream | None) -> Refused:
+    """The stream, if there is one, has changed since the writer saw it."""
+    return _refused("precondition_failed", "the stream is not in the state named by If-Match", stream)
+
+
+def incarnation_mismatch(stream: Stream | None) -> Refused:
+    """The name is now another stream's, or nobody's."""
+    return _refused("incarnation_mismatch", "there is no such incarnation of the stream now", stream)
 
 
 def _on_closed(stream: Stream, producer: Producer | None, close_only: bool) -> Appended | Refused:

@@ -66,6 +66,7 @@ class Create(Command, tag=2, frozen=True):
     producer: Producer | None = None
     stream_seq: str | None = None
     if_match: IfMatch | None = None
+    incarnation: str | None = None
 
 
 class Append(Command, tag=3, frozen=True):

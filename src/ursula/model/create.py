@@ -2,7 +2,14 @@
 
 from collections.abc import Mapping
 
-from .append import bucket_not_found, check_producer, matches, stream_not_found
+from .append import (
+    bucket_not_found,
+    check_producer,
+    incarnation_mismatch,
+    matches,
+    precondition_failed,
+    stream_not_found,
+)
 from .commands import Create, ForkPoint
 from .media_type import DEFAULT, media_type_of
 from .outcomes import Created, Refused
@@ -38,8 +45,10 @@ def decide_create(
         return bucket_not_found(command.bucket)
     stream = bucket.streams.get(command.stream) if bucket is not None else None
     visible = None if stream is None or stream.gone else stream
+    if command.incarnation is not None and (visible is None or visible.incarnation != command.incarnation):
+        return incarnation_mismatch(visible)
     if command.if_match is not None and (visible is None or not matches(visible, command.if_match)):
-        return Refused("precondition_failed", "the stream is not in the state named by If-Match")
+        return precondition_failed(visible)
     if stream is not None:
         return _existing(stream, command)
     plan = _plan(bucket, command)

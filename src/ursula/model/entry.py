@@ -1,5 +1,8 @@
 """The log entry: one batch of commands as bytes.
 
+The version is raised with every new command or field, so that an older server which meets one can
+say what it is missing; entries of every lower version stay readable.
+
 Layout: a msgpack array of four: format version, proposer, time in microseconds since 1970, and the
 array of commands, each an array that begins with its tag. The proposer is a random number of the
 process that wrote it, so that no two processes ever write the same entry.
@@ -42,7 +45,7 @@ def decode(payload: bytes) -> Batch:
         version, proposer, at, commands = _decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise EntryUnreadable(_explain(payload, str(error))) from None
-    if version != ENTRY_VERSION:
+    if not 1 <= version <= ENTRY_VERSION:
         raise EntryUnreadable(_explain(payload, "another format"))
     return Batch(proposer, at, commands)
 

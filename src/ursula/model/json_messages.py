@@ -27,10 +27,7 @@ def split(body: bytes) -> tuple[bytes, ...]:
         raise JsonTooLarge(f"a JSON body may have {JSON_BODY_BYTES_MAX} bytes, this one has {len(body)}")
     try:
         body.decode()  # the decoder below does not check UTF-8 inside what it keeps raw
-        if body.lstrip(_BLANK).startswith(b"["):
-            messages = tuple(map(bytes, _many.decode(body)))
-        else:
-            messages = (bytes(_one.decode(body)),)
+        messages = _many.decode(body) if body.lstrip(_BLANK).startswith(b"[") else [_one.decode(body)]
     except UnicodeDecodeError as error:
         raise JsonInvalid(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
@@ -39,4 +36,4 @@ def split(body: bytes) -> tuple[bytes, ...]:
         raise JsonInvalid(f"the body is not valid JSON: {error}") from None
     if len(messages) > JSON_MESSAGES_MAX:
         raise JsonTooLarge(f"a body may hold {JSON_MESSAGES_MAX} messages, this one holds {len(messages)}")
-    return messages
+    return tuple(map(bytes, messages))

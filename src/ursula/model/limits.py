@@ -14,4 +14,4 @@ READ_BYTES_DEFAULT = 1024 * 1024
 READ_BYTES_MAX = 16 * 1024 * 1024
 
 TTL_SECONDS_MAX = 10**12
-"""Longer windows are lowered to this, so that a deadline in microseconds always fits 64 bits."""
+"""Longer windows are refused, so that a deadline in microseconds always fits 64 bits."""
