@@ -1,14 +1,17 @@
 """kill -9 at any moment: what was acknowledged is there, once and in order."""
 
+import contextlib
 import os
+import threading
 import time
 from pathlib import Path
 
+import pytest
 from tests.faults.client import Client
 from tests.faults.long_log import expected_tail, write_long_log
 from tests.faults.rounds import ROUNDS, seeded
-from tests.faults.writers import Crowd
-from tests.server import Server
+from tests.faults.writers import BINARY, Crowd
+from tests.server import Server, ServerExited
 
 SMALL_SEGMENTS = {"limits.log_segment_bytes": "64KiB"}
 
@@ -102,3 +105,31 @@ def test_a_server_that_is_killed_during_replay_replays_everything_the_next_time(
         client.close()
         assert server.complaints() == []
         assert server.stop() == 0
+
+
+@pytest.mark.parametrize(
+    "file", ["", "lock", "ursula.json.new", "ursula.json", "log", "log/g0", "log/g0/unborn"]
+)
+def test_a_first_start_that_was_killed_half_way_can_be_repeated(tmp_path: Path, file: str) -> None:
+    folder = tmp_path / "data"
+    server = Server(folder)
+    starting = threading.Thread(target=start_in_vain, args=(server,))
+    starting.start()
+    give_up_at = time.monotonic() + 20
+    while not (folder / file).exists() and time.monotonic() < give_up_at:
+        pass
+    server.process.kill()
+    starting.join()
+    server.kill()
+    with server:
+        client = Client(server)
+        assert client.ask("PUT", "/v1/stream/a", b"kept", BINARY).status == 201
+        client.close()
+        assert server.complaints() == []
+        assert server.stop() == 0
+
+
+def start_in_vain(server: Server) -> None:
+    """Start a server that someone else kills meanwhile."""
+    with contextlib.suppress(ServerExited):
+        server.start(ready=False)

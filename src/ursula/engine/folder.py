@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -45,6 +46,7 @@ class DataFolder:
             ) from None
         try:
             self.identity = self._read() or self._create()
+            self._make_durable()
         except BaseException:
             self.close()
             raise
@@ -88,11 +90,19 @@ class DataFolder:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.rename(self.path / "ursula.json")
-            _sync_folder(self.path)
-            _sync_folder(self.path.parent)
         except OSError as error:
             raise FolderRefused(f"cannot write to the data folder {self.path}: {error.strerror}") from None
         return identity
+
+    def _make_durable(self) -> None:
+        """Sync the folder and those above it: all may be new, made here or by a start that died half way."""
+        try:
+            _sync_folder(self.path)
+            for parent in self.path.absolute().parents:
+                with suppress(PermissionError):  # one we may not read was made by someone else
+                    _sync_folder(parent)
+        except OSError as error:
+            raise FolderRefused(f"cannot sync the data folder {self.path}: {error.strerror}") from None
 
 
 def _sync_folder(path: Path) -> None:
