@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -196,7 +197,8 @@ def test_a_read_only_folder_stops_the_start_with_one_line(tmp_path: Path, state:
     assert "Read-only file system" in caught.value.stderr
 
 
-def test_a_new_folder_on_a_full_disk_stops_the_start_with_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("room_bytes", [0, 4096], ids=["no room", "no room for a log"])
+def test_a_new_folder_on_a_full_disk_stops_the_start_with_one_line(tmp_path: Path, room_bytes: int) -> None:
     folder = tmp_path / "disk"
     folder.mkdir()
     inside = namespace(folder, TMPFS)
@@ -209,13 +211,15 @@ def test_a_new_folder_on_a_full_disk_stops_the_start_with_one_line(tmp_path: Pat
         filler = inside.folder / "filler"
         with pytest.raises(OSError, match="No space"):
             filler.write_bytes(b"f" * (4 << 20))
+        os.truncate(filler, filler.stat().st_size - room_bytes)
         server = Server(folder / "data", prefix=inside.prefix)
         with pytest.raises(ServerExited) as caught:
             server.start()
         assert caught.value.exit_code == 1
-        assert caught.value.stderr.count("\n") == 0
-        assert "No space left on device" in caught.value.stderr
-        assert str(folder / "data") in caught.value.stderr
+        line = caught.value.stderr.splitlines()[-1]
+        assert line.startswith("ursula: cannot ")
+        assert "No space left on device" in line
+        assert str(folder / "data") in line
         filler.unlink()
         with server:
             assert server.stop() == 0

@@ -68,7 +68,8 @@ async def _serve(settings: Settings) -> int:
     running = asyncio.create_task(node.run())
     waiting = asyncio.create_task(stopping.wait())
     await asyncio.wait((serving, running, waiting), return_when=asyncio.FIRST_COMPLETED)
-    failure = running.exception() if running.done() else None
+    ended = running if running.done() else serving if serving.done() else None
+    failure = ended.exception() if ended is not None else None
     app.end_live()
     server.stop()
     await asyncio.wait((serving,), timeout=STOP_SECONDS_MAX)
@@ -76,8 +77,10 @@ async def _serve(settings: Settings) -> int:
     if failure is None:
         logger.info("stopped")
         return 0
-    if isinstance(failure, LogDamaged | EntryUnreadable | OSError):
+    if isinstance(failure, LogDamaged | EntryUnreadable):
         raise StartRefused(str(failure))
+    if isinstance(failure, OSError) and ended is running:
+        raise StartRefused(f"cannot use the data folder {settings.server.data_dir}: {failure}")
     logger.critical("the node failed", exc_info=failure)
     return 1
 
