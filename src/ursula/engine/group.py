@@ -241,8 +241,7 @@ class Group:
     ) -> None:
         state = self.state
         state.begin(position, at)
-        apply = state.apply
-        outcomes = [apply(command, index) for index, command in enumerate(commands)]
+        outcomes = state.apply_all(commands)
         self.applied = position
         self._note(commands, outcomes)
         if dones is not None:

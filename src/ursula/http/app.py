@@ -55,17 +55,26 @@ class App:
     def handle(self, watcher: Watcher) -> None:
         """Answer a request, now or by a callback later."""
         scope = watcher.scope
-        exchange = _EXCHANGES.get(scope.method, Exchange)(self, scope, watcher.proto)
-        self.guard(exchange, self._route, exchange)
+        method, path = scope.method, scope.path
+        exchange = _EXCHANGES.get(method, Exchange)(self, scope, watcher.proto)
+        try:
+            self._route(exchange, method, path)
+        except Exception as error:
+            self.failed(exchange, error)
 
     def guard(self, exchange: Exchange, function: Callable[..., None], *arguments: Any) -> None:
         """Call something that may find a problem with the request, which then is its answer."""
         try:
             function(*arguments)
-        except Problem as problem:
-            exchange.refuse(problem)
-        except Exception:
-            logger.exception("%s %s failed", exchange.scope.method, exchange.scope.path)
+        except Exception as error:
+            self.failed(exchange, error)
+
+    def failed(self, exchange: Exchange, error: Exception) -> None:
+        """Answer a request that has a problem, or was one for us."""
+        if isinstance(error, Problem):
+            exchange.refuse(error)
+        else:
+            logger.error("%s %s failed", exchange.scope.method, exchange.scope.path, exc_info=error)
             exchange.refuse(Problem("internal_error", "the server failed; its log says how"))
 
     def end_live(self) -> None:
@@ -79,10 +88,10 @@ class App:
         host = exchange.raw_headers.get("host") or self.advertise
         return f"{exchange.scope.scheme}://{host}{quote(exchange.scope.path, safe='/:@!$&()*+,;=~-._')}"
 
-    def _route(self, exchange: Exchange) -> None:
-        scope = exchange.scope
-        method, path = scope.method, scope.path
-        if method == "OPTIONS":
+    def _route(self, exchange: Exchange, method: str, path: str) -> None:
+        if path.startswith(FLAT_PREFIX) and self.node.recovered and method != "OPTIONS":
+            self._route_stream(exchange, method, path)
+        elif method == "OPTIONS":
             self._preflight(exchange)
         elif path in HEALTH_ROUTES:
             if method not in ("GET", "HEAD"):
@@ -91,7 +100,7 @@ class App:
         elif not self.node.recovered:
             progress = round(self.node.progress, 4)
             raise Problem("unavailable", f"the log is being replayed: {progress:.0%}", progress=progress)
-        elif path.startswith(FLAT_PREFIX) or "/" in path[1:]:
+        elif "/" in path[1:]:
             self._route_stream(exchange, method, path)
         else:
             self._route_bucket(exchange, method, path[1:])

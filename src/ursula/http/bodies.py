@@ -5,6 +5,7 @@ being read or wait for their answer share one allowance.
 """
 
 import asyncio
+from functools import partial
 
 from .errors import Problem
 from .exchange import Exchange
@@ -50,22 +51,24 @@ class Bodies:
             asyncio.get_running_loop().call_later(self._tick_seconds, self._tick)
         exchange.body_length = length
         exchange.body_future = future = exchange.proto()
-        future.add_done_callback(exchange.body_arrived)
+        future.add_done_callback(partial(self._arrived, exchange))
 
-    def arrived(self, exchange: Exchange, future: Future) -> bytes | None:
-        """The body, if it is all there and still wanted; otherwise the request is answered."""
+    def _arrived(self, exchange: Exchange, future: Future) -> None:
+        """The body, or what there is of it, has come."""
         exchange.body_future = None  # it holds on to its callback: together they would be a cycle
         if self._reading.pop(exchange, None) is None:
-            return None
+            return  # it was given up
         try:
             body = future.result()
         except Exception as error:
             error.__traceback__ = None  # it leads to the future, which holds the error: a cycle too
             body = b""
-        if len(body) == exchange.body_length:
-            return body
-        exchange.refuse(incomplete())
-        return None
+        try:
+            if len(body) != exchange.body_length:
+                raise incomplete()
+            exchange.on_body(body)
+        except Exception as error:
+            exchange.app.failed(exchange, error)
 
     def hold(self, exchange: Exchange, count: int) -> None:
         """Take bytes from the allowance until the request is answered."""
@@ -73,10 +76,6 @@ class Bodies:
             raise Problem("write_backpressure", "too many bytes are being written at this moment")
         self.held_bytes += count
         exchange.held_bytes += count
-
-    def release(self, count: int) -> None:
-        """Give bytes back to the allowance."""
-        self.held_bytes -= count
 
     def _too_large(self) -> Problem:
         return Problem("body_too_large", f"a body may have {self._bytes_max} bytes", limit=self._bytes_max)

@@ -49,12 +49,6 @@ class Exchange:
         """The whole body is here: for those exchanges that asked for it."""
         raise NotImplementedError
 
-    def body_arrived(self, future: Future) -> None:
-        """The body, or what there is of it, has come."""
-        body = self.app.bodies.arrived(self, future)
-        if body is not None:
-            self.app.guard(self, self.on_body, body)
-
     def empty(self, status: int, headers: HeaderList) -> None:
         """Answer without a body."""
         if self._finish():
@@ -116,6 +110,6 @@ class Exchange:
             return False
         self.answered = True
         if self.held_bytes:
-            self.app.bodies.release(self.held_bytes)
+            self.app.bodies.held_bytes -= self.held_bytes
             self.held_bytes = 0
         return True

@@ -10,10 +10,12 @@ The order of the checks is part of the interface: a later refusal never hides an
 from collections.abc import Mapping
 
 from .commands import Append, Create, IfMatch, Producer
-from .journal import NO_RECORD
+from .journal import NO_RECORD, Kind
 from .media_type import JSON
 from .outcomes import Appended, Refused
 from .stream import Bucket, ProducerState, Stream
+
+APPEND = int(Kind.APPEND)
 
 
 def decide_append(
@@ -88,12 +90,16 @@ def write(bucket: Bucket, stream: Stream, command: Append | Create, index: int, 
     """Do what was decided: messages, producer, `Stream-Seq`, window and journal together."""
     messages = command.messages
     producer = command.producer
-    start = stream.tail
     if messages:
-        record = stream.next_record if stream.media_type == JSON else NO_RECORD
+        offset = stream.tail
+        record, step = (stream.next_record, 1) if stream.media_type == JSON else (NO_RECORD, 0)
         stream.tail = stream.messages.add(messages)
         stream.last_write_at = at
-        bucket.journal.append(index, stream, start, messages, record, producer)
+        journal = bucket.journal
+        for payload in messages:
+            journal.add(index, APPEND, stream, offset, record, payload, producer)
+            offset += len(payload)
+            record += step
     if producer is not None:
         if stream.producers is None:
             stream.producers = {}

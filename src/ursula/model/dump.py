@@ -49,6 +49,6 @@ def _stream(stream: Stream) -> dict[str, Any]:
 
 
 def _journal(journal: Journal) -> dict[str, Any]:
-    columns = {name: getattr(journal, name) for name in sorted(Journal.__slots__) if name != "byte_count"}
+    columns = {name: getattr(journal, name) for name in sorted(Journal.__slots__)}
     columns["streams"] = [stream.incarnation for stream in journal.streams]
-    return {name: list(column) for name, column in columns.items()} | {"byte_count": journal.byte_count}
+    return {name: value if isinstance(value, int) else list(value) for name, value in columns.items()}

@@ -27,8 +27,6 @@ class Kind(IntEnum):
 
 NO_RECORD = -1
 
-_APPEND = int(Kind.APPEND)
-
 
 class Journal:
     """The columns. Row i belongs to the last log entry whose `first_row` is at or below i.
@@ -44,6 +42,7 @@ class Journal:
         "kinds",
         "offsets",
         "payloads",
+        "position",
         "positions",
         "producers",
         "records",
@@ -51,6 +50,7 @@ class Journal:
     )
 
     def __init__(self) -> None:
+        self.position = -1
         self.positions = array("Q")
         self.ats = array("Q")
         self.first_rows = array("Q")
@@ -68,48 +68,29 @@ class Journal:
 
     def enter(self, position: int, at: int) -> None:
         """Say that the next rows belong to the log entry at this position."""
-        if not self.positions or self.positions[-1] != position:
-            self.positions.append(position)
-            self.ats.append(at)
-            self.first_rows.append(len(self.kinds))
+        if self.position == position:
+            return
+        self.position = position
+        self.positions.append(position)
+        self.ats.append(at)
+        self.first_rows.append(len(self.kinds))
 
     def next_offset(self, row: int) -> int:
         """Where the row's stream goes on after it."""
         payload = self.payloads[row]
         return self.offsets[row] + (0 if payload is None else len(payload))
 
-    def event(self, index: int, kind: Kind, stream: "Stream") -> None:
-        """Add a row that is not an append."""
-        self._row(index, kind, stream, stream.tail, NO_RECORD, None, None)
-
-    def append(
-        self,
-        index: int,
-        stream: "Stream",
-        offset: int,
-        payloads: tuple[bytes, ...],
-        record: int,
-        producer: Producer | None,
-    ) -> None:
-        """Add a row for each message of an append."""
-        for payload in payloads:
-            self._row(index, _APPEND, stream, offset, record, payload, producer)
-            size = len(payload)
-            self.byte_count += size
-            offset += size
-            if record != NO_RECORD:
-                record += 1
-
-    def _row(
+    def add(
         self,
         index: int,
         kind: int,
         stream: "Stream",
         offset: int,
-        record: int,
-        payload: bytes | None,
-        producer: Producer | None,
+        record: int = NO_RECORD,
+        payload: bytes | None = None,
+        producer: Producer | None = None,
     ) -> None:
+        """Add a row to the entry that was entered last."""
         self.indexes.append(index)
         self.kinds.append(kind)
         self.streams.append(stream)
@@ -117,3 +98,5 @@ class Journal:
         self.records.append(record)
         self.payloads.append(payload)
         self.producers.append(producer)
+        if payload is not None:
+            self.byte_count += len(payload)
