@@ -158,3 +158,27 @@ def test_ten_thousand_clients_that_go_away_leave_nothing_behind(tmp_path: Path) 
         assert server.complaints() == []
         client.close()
         assert server.stop() == 0
+
+
+def test_clients_that_hang_up_before_the_answer_do_no_harm(tmp_path: Path) -> None:
+    with Server(tmp_path / "data") as server:
+        client = Client(server)
+        assert client.ask("PUT", "/v1/stream/a", headers=BINARY).status == 201
+        for number in range(2000):
+            body = b"%08d" % number
+            head = "POST /v1/stream/a HTTP/1.1\r\nHost: t\r\nContent-Type: application/octet-stream\r\n"
+            connection = socket.create_connection((server.host, server.port))
+            connection.sendall(head.encode() + b"Content-Length: 8\r\n\r\n" + body)
+            if number % 2:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+        wait_until_dropped(server, 20)
+        assert client.ask("POST", "/v1/stream/a", b"--last--", BINARY).status == 204
+        data = client.read("/v1/stream/a")
+        found = [data[at : at + 8] for at in range(0, len(data), 8)]
+        assert found[-1] == b"--last--"
+        assert len(found) == len(set(found)), "something was stored twice"
+        assert {int(message) for message in found[:-1]} <= set(range(2000))
+        assert server.complaints() == []
+        client.close()
+        assert server.stop() == 0

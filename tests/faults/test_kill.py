@@ -1,6 +1,7 @@
 """kill -9 at any moment: what was acknowledged is there, once and in order."""
 
 import contextlib
+import json
 import os
 import threading
 import time
@@ -13,6 +14,7 @@ from tests.faults.rounds import ROUNDS, seeded
 from tests.faults.writers import BINARY, Crowd
 from tests.server import Server, ServerExited
 
+MESSAGES = 300_000
 SMALL_SEGMENTS = {"limits.log_segment_bytes": "64KiB"}
 
 
@@ -53,8 +55,9 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed_while_it_rolls_a
     crowd = Crowd(random)
     server = Server(tmp_path / "data", settings=SMALL_SEGMENTS)
     log = tmp_path / "data" / "log" / "g0"
-    caught = 0
-    for _ in range(max(3, ROUNDS // 3)):
+    rounds = caught = 0
+    while rounds < ROUNDS // 3 or (caught == 0 and rounds < 30):
+        rounds += 1
         server.start()
         crowd.make_streams(server)
         crowd.check(server, sample=20)
@@ -86,20 +89,24 @@ def wait_for_roll(log: Path, skip: int) -> None:
 
 def test_a_server_that_is_killed_during_replay_replays_everything_the_next_time(tmp_path: Path) -> None:
     random = seeded("replay")
-    write_long_log(tmp_path / "data", messages=150_000)
+    write_long_log(tmp_path / "data", messages=MESSAGES)
     server = Server(tmp_path / "data")
-    for _ in range(max(3, ROUNDS // 3)):
+    rounds = caught = 0
+    while rounds < ROUNDS // 3 or (caught == 0 and rounds < 30):
+        rounds += 1
         server.start(ready=False)
         client = Client(server)
-        answer = client.ask("GET", "/readyz/local")
-        assert answer.status == 503, "it was ready before it could be killed"
-        assert client.ask("POST", "/v1/stream/long-0", b"x").status == 503
         time.sleep(random.uniform(0, 0.3))
+        answer = client.ask("GET", "/readyz/local")
+        if answer.status == 503:
+            assert 0 <= json.loads(answer.body)["progress"] < 1
+            caught += 1
         server.kill()
         client.close()
+    assert caught > 0, "no kill fell into a replay"
     with server:
         client = Client(server)
-        for path, tail in expected_tail(messages=150_000).items():
+        for path, tail in expected_tail(messages=MESSAGES).items():
             assert client.ask("HEAD", path).headers["stream-next-offset"] == f"{tail:020}"
         assert client.ask("POST", "/v1/stream/long-0", b"x", {"content-type": "text/plain"}).status == 204
         client.close()

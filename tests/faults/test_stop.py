@@ -14,6 +14,7 @@ from tests.http.raw import Raw
 from tests.server import Server
 
 STOP_SECONDS_MAX = 10.0
+MESSAGES = 300_000
 
 
 def stop(server: Server, number: signal.Signals) -> int:
@@ -153,16 +154,18 @@ def test_a_live_read_that_begins_while_the_server_stops_is_ended_too(tmp_path: P
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_stop_during_replay_is_clean(tmp_path: Path, number: signal.Signals) -> None:
-    write_long_log(tmp_path / "data", messages=150_000)
+    write_long_log(tmp_path / "data", messages=MESSAGES)
     server = Server(tmp_path / "data").start(ready=False)
     client = Client(server)
     assert client.ask("GET", "/readyz/local").status == 503
+    refused = client.ask("POST", "/v1/stream/long-0", b"x", BINARY)
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
     began = time.monotonic()
     assert stop(server, number) == 0
     assert time.monotonic() - began < 3
     client.close()
     with server:
         client = Client(server)
-        for path, tail in expected_tail(messages=150_000).items():
+        for path, tail in expected_tail(messages=MESSAGES).items():
             assert client.ask("HEAD", path).headers["stream-next-offset"] == f"{tail:020}"
         client.close()
