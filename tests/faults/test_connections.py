@@ -14,7 +14,7 @@ from tests.faults.writers import BINARY
 from tests.server import Server
 
 CONNECTIONS = 10_000
-SPARE_FILES = 200
+SPARE_FILES = 600
 STREAMS = 10
 HELD_SECONDS = 2.5
 """Longer than two young collections of the server: what then remains is in the old generation."""
@@ -132,7 +132,8 @@ def rss_after_traffic(server: Server, enough: int) -> int:
 
 def test_ten_thousand_clients_that_go_away_leave_nothing_behind(tmp_path: Path) -> None:
     count = connection_count()
-    with Server(tmp_path / "data") as server:
+    settings = {"limits.connections": str(count + 100)}
+    with Server(tmp_path / "data", settings=settings) as server:
         client = Client(server)
         for number in range(STREAMS):
             assert client.ask("PUT", f"/v1/stream/live-{number}", b"x", BINARY).status == 201

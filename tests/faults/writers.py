@@ -150,6 +150,7 @@ class Life:
         for step in self.steps:
             method, body, headers = requests[step]
             self.tried.add(step)
+            self.touched = time.time()
             answer = client.ask(method, self.path, body, BINARY | headers if body else {})
             self.touched = time.time()
             if answer.status == 503:
@@ -169,7 +170,7 @@ class Life:
         asked_at = time.time()
         answer = client.ask("HEAD", self.path)
         assert answer.status in (200, 404), answer
-        if "delete" in self.done or (self.is_short and self.touched and asked_at > self.touched + 1.5):
+        if "delete" in self.done or (self.is_short and self.touched and asked_at > self.touched + 3):
             assert answer.status == 404, (self.path, self.done, "came back")
         if answer.status == 404:
             assert "create" not in self.done or "delete" in self.tried or self.is_short, (self.path, "lost")
