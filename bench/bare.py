@@ -1,6 +1,7 @@
-"""The ceiling: our embedded server with its event loop and scheduler, and an app that stores nothing.
+"""The ceiling: Granian embedded, with an app that reads the body, answers like an append, and stores nothing.
 
-It reads the body and answers 204 with the headers of an append. What an append costs above this is ours.
+`python -m bench.bare PORT` is an RSGI app as Granian's users write them. With `--our-loop` the same is done
+on our event loop and by callbacks, as our server does it: what an append costs above that is its own work.
 """
 
 import asyncio
@@ -8,10 +9,14 @@ import gc
 import signal
 import sys
 
+import uvloop
+from granian.constants import HTTPModes, Interfaces
+from granian.server.embed import Server
+
 from ursula.config import Address
 from ursula.http.cors import Cors
 from ursula.http.loop import CoalescingLoop
-from ursula.http.rsgi import HeaderList, Watcher
+from ursula.http.rsgi import HeaderList, Protocol_, Scope, Watcher
 from ursula.http.server import _listen, _Server
 
 CONNECTIONS = 16_384
@@ -24,15 +29,33 @@ _ANSWER: HeaderList = [
 ]
 
 
-def handle(watcher: Watcher) -> None:
+async def app(scope: Scope, proto: Protocol_) -> None:
     """Read the body and answer."""
+    await proto()
+    proto.response_empty(204, _ANSWER)
+
+
+def handle(watcher: Watcher) -> None:
+    """The same, by callbacks."""
     proto = watcher.proto
     proto().add_done_callback(lambda _: proto.response_empty(204, _ANSWER))
 
 
-async def serve(port: int) -> None:
+async def serve(port: int, our_loop: bool) -> None:
     """Serve until SIGTERM."""
-    server = _Server(handle, _listen(Address("127.0.0.1", port)), CONNECTIONS)
+    if our_loop:
+        server: Server = _Server(handle, _listen(Address("127.0.0.1", port)), CONNECTIONS)
+    else:
+        server = Server(
+            app,
+            port=port,
+            interface=Interfaces.RSGI,
+            http=HTTPModes.http1,
+            websockets=False,
+            backlog=4096,
+            backpressure=CONNECTIONS,
+            log_enabled=False,
+        )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)
     gc.freeze()
     gc.disable()
@@ -40,5 +63,6 @@ async def serve(port: int) -> None:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=CoalescingLoop) as runner:
-        runner.run(serve(int(sys.argv[1])))
+    port, our_loop = int(sys.argv[1]), sys.argv[2:] == ["--our-loop"]
+    with asyncio.Runner(loop_factory=CoalescingLoop if our_loop else uvloop.new_event_loop) as runner:
+        runner.run(serve(port, our_loop))

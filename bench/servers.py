@@ -141,6 +141,10 @@ def _bare(port: int, folder: Path) -> Sequence[str]:
     return (sys.executable, "-m", "bench.bare", str(port))
 
 
+def _bare_our_loop(port: int, folder: Path) -> Sequence[str]:
+    return (*_bare(port, folder), "--our-loop")
+
+
 def _reference_memory(port: int, folder: Path) -> Sequence[str]:
     return ("node", str(HERE / "reference.mjs"), str(port))
 
@@ -171,6 +175,7 @@ def _rust_missing() -> str | None:
 
 OURS = Kind("ours", "ours", _ours, ready=_OURS_READY)
 BARE = Kind("bare", "bare Granian", _bare)
+BARE_OUR_LOOP = Kind("bare-our-loop", "bare, our loop", _bare_our_loop)
 REFERENCE_FILE = Kind("reference-file", "reference, files", _reference_file, missing=_node_missing)
 REFERENCE_MEMORY = Kind("reference-memory", "reference, memory", _reference_memory, missing=_node_missing)
 RUST = Kind(
@@ -183,4 +188,4 @@ RUST = Kind(
     api_style="ursula",
     missing=_rust_missing,
 )
-KINDS = (OURS, REFERENCE_FILE, REFERENCE_MEMORY, RUST, BARE)
+KINDS = (OURS, REFERENCE_FILE, REFERENCE_MEMORY, RUST, BARE, BARE_OUR_LOOP)

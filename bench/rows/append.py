@@ -4,7 +4,16 @@ from ..client import create_streams
 from ..load import append_load
 from ..results import Row
 from ..rounds import WARM_UP_SECONDS, Plan
-from ..servers import BARE, OURS, REFERENCE_FILE, REFERENCE_MEMORY, RUST, Kind, started
+from ..servers import (
+    BARE,
+    BARE_OUR_LOOP,
+    OURS,
+    REFERENCE_FILE,
+    REFERENCE_MEMORY,
+    RUST,
+    Kind,
+    started,
+)
 
 STREAMS = 100
 
@@ -34,7 +43,7 @@ def _at(plan: Plan, connections: int) -> Row:
             cpu.add(kind.name, used * 1e6 / max(1, result.requests))
             failed.add(kind.name, result.failed)
 
-    plan.interleave(row, (OURS, REFERENCE_FILE, RUST, REFERENCE_MEMORY, BARE), once)
+    plan.interleave(row, (OURS, REFERENCE_FILE, RUST, REFERENCE_MEMORY, BARE, BARE_OUR_LOOP), once)
     row.at_least(speed, 8, REFERENCE_FILE.name, REFERENCE_FILE.label)
     row.at_least(speed, 1, RUST.name, RUST.label)
     row.at_least(speed, MEMORY_FACTOR[connections], REFERENCE_MEMORY.name, REFERENCE_MEMORY.label)
