@@ -198,6 +198,8 @@ class Group:
                 if self._log_fails:
                     self._log_fails = False
                     logger.info("the log takes entries again")
+            # What was just committed is answered first: who gets an answer comes back with more to write.
+            await asyncio.sleep(0)
 
     def _take(self) -> Batch:
         """The next batch: everything that waits, within the limits; one larger command goes alone."""
