@@ -335,9 +335,9 @@ class Group:
         """A stretch of a stream, from the applied state."""
         return self.state.read(bucket, name, offset, bytes_max, whole, incarnation)
 
-    def describe(self, bucket: str, name: str) -> Description | Refused:
+    def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
         """What a stream is, from the applied state."""
-        return self.state.describe(bucket, name)
+        return self.state.describe(bucket, name, incarnation)
 
     def is_overdue(self, bucket: str, name: str) -> bool:
         """Whether the stream's deadline has passed and its end is not applied yet."""

@@ -58,7 +58,10 @@ class App:
         method, path = scope.method, scope.path
         exchange = _EXCHANGES.get(method, Exchange)(self, scope, watcher.proto)
         try:
-            self._route(exchange, method, path)
+            if path.startswith(FLAT_PREFIX) and self.node.recovered and method != "OPTIONS":
+                self._route_stream(exchange, method, path)
+            else:
+                self._route(exchange, method, path)
         except Exception as error:
             self.failed(exchange, error)
 
@@ -89,9 +92,7 @@ class App:
         return f"{exchange.scope.scheme}://{host}{quote(exchange.scope.path, safe='/:@!$&()*+,;=~-._')}"
 
     def _route(self, exchange: Exchange, method: str, path: str) -> None:
-        if path.startswith(FLAT_PREFIX) and self.node.recovered and method != "OPTIONS":
-            self._route_stream(exchange, method, path)
-        elif method == "OPTIONS":
+        if method == "OPTIONS":
             self._preflight(exchange)
         elif path in HEALTH_ROUTES:
             if method not in ("GET", "HEAD"):

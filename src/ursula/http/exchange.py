@@ -7,7 +7,7 @@ from ..model.outcomes import Refused
 from .errors import RETRY_AFTER_SECONDS, Problem
 from .names import Target
 from .rsgi import Future, HeaderList, Protocol_, Scope, Transport
-from .tokens import format_offset
+from .tokens import OFFSET_DIGITS, format_offset, parse_incarnation
 
 if TYPE_CHECKING:
     from .app import App
@@ -75,6 +75,23 @@ class Exchange:
     def refused(self, outcome: Refused | Failure) -> None:
         """Answer with what the group refused or could not do."""
         self.refuse(self._problem(outcome))
+
+    def wanted_incarnation(self) -> str | None:
+        """The incarnation that the client means, if it says so."""
+        header = self.headers.get("stream-incarnation")
+        return None if header is None else parse_incarnation(header, self.app.generation)
+
+    def state_headers(self, incarnation: str, next_offset: int, tail: int, closed: bool) -> HeaderList:
+        """What every answer about the state of a stream says: where it goes on, its tag and which it is."""
+        name = f"{self.app.generation}-{incarnation}"
+        headers = [
+            ("stream-next-offset", str(next_offset).zfill(OFFSET_DIGITS)),
+            ("etag", f'"{name}:{tail}:{tail}:c"' if closed else f'"{name}:{tail}:{tail}"'),
+            ("stream-incarnation", name),
+        ]
+        if closed:
+            headers.append(("stream-closed", "true"))
+        return headers
 
     def incarnation(self, incarnation: str) -> str:
         """An incarnation as clients see it: with the generation, so that none survives a restore."""

@@ -10,7 +10,7 @@ from ..model.state import BEGINNING, TAIL
 from .exchange import Exchange
 from .query import ReadQuery
 from .rsgi import HeaderList
-from .tokens import format_offset, format_tag, format_time, parse_incarnation, tag_matches
+from .tokens import format_offset, format_tag, format_time, tag_matches
 
 Handler = Callable[[Exchange], None]
 Again = Callable[[], None]
@@ -23,32 +23,17 @@ def head_stream(exchange: Exchange) -> None:
     group = exchange.app.node.group_of(target.bucket)
     if not settle(exchange, group, head_stream):
         return
-    found = group.describe(target.bucket, target.stream)
+    found = group.describe(target.bucket, target.stream, exchange.wanted_incarnation())
     if isinstance(found, Refused):
         exchange.refused(found)
         return
-    wanted = exchange.headers.get("stream-incarnation")
-    if wanted is not None and parse_incarnation(wanted, exchange.app.generation) != found.incarnation:
-        message = "the stream at this name is another incarnation"
-        exchange.refused(
-            Refused("incarnation_mismatch", message, found.incarnation, found.tail, found.closed)
-        )
-        return
-    incarnation = exchange.incarnation(found.incarnation)
-    tag = format_tag(incarnation, found.tail, found.tail, found.closed)
-    headers = [
-        ("content-type", found.content_type),
-        ("stream-next-offset", format_offset(found.tail)),
-        ("etag", tag),
-        ("stream-incarnation", incarnation),
-        ("cache-control", "no-store"),
-    ]
+    headers = exchange.state_headers(found.incarnation, found.tail, found.tail, found.closed)
+    tag = dict(headers)["etag"]
+    headers += [("content-type", found.content_type), ("cache-control", "no-store")]
     if found.ttl_seconds is not None:
         headers.append(("stream-ttl", str(found.ttl_seconds)))
     if found.expires_at is not None:
         headers.append(("stream-expires-at", format_time(found.expires_at)))
-    if found.closed:
-        headers.append(("stream-closed", "true"))
     known = exchange.headers.get("if-none-match")
     exchange.empty(304 if known is not None and tag_matches(known, tag) else 200, headers)
 
@@ -59,13 +44,12 @@ def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
     group = exchange.app.node.group_of(target.bucket)
     if not end_if_overdue(exchange, group, lambda: read_stream(exchange, query, answer)):
         return
-    wanted = exchange.headers.get("stream-incarnation")
     page = group.read(
         target.bucket,
         target.stream,
         BEGINNING if query.offset is None else query.offset,
         query.bytes_max,
-        incarnation=None if wanted is None else parse_incarnation(wanted, exchange.app.generation),
+        incarnation=exchange.wanted_incarnation(),
     )
     if at_tail(page) and not group.is_current:
         group.when_current(lambda: exchange.app.guard(exchange, read_stream, exchange, query, answer))

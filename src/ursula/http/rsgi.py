@@ -6,7 +6,7 @@ an empty list for a header that is there but is not; calling the protocol gives 
 whole body, which fails if the client went away; `send_bytes` hands over at once and never waits.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any, Protocol
 
 HeaderList = list[tuple[str, str]]
@@ -30,6 +30,7 @@ class Scope(Protocol):
 
 
 class Future(Protocol):
+    def __await__(self) -> Generator[Any, None, bytes]: ...
     def add_done_callback(self, callback: Callable[[Any], None]) -> None: ...
     def cancel(self) -> bool: ...
     def result(self) -> bytes: ...

@@ -18,6 +18,7 @@ _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:
 _TAG = re.compile(r'(?:W/)?"([^"]*)"')
 _STATE = re.compile(r"([0-9]+)-([0-9]+-[0-9]+-[0-9]+):[0-9]+:([0-9]+)(:c)?")
 
+OFFSET_DIGITS = 20
 CURSOR_EPOCH_SECONDS = 1_728_432_000  # 2024-10-09T00:00:00Z
 CURSOR_INTERVAL_SECONDS = 20
 
@@ -35,7 +36,7 @@ def parse_offset(text: str) -> int:
 
 def format_offset(offset: int) -> str:
     """An offset as we send it: 20 digits, so that text order is number order."""
-    return str(offset).zfill(20)
+    return str(offset).zfill(OFFSET_DIGITS)
 
 
 def parse_number(text: str) -> int | None:

@@ -11,8 +11,7 @@ from .errors import Problem
 from .exchange import Exchange
 from .headers import parse_lifetime, parse_producer, parse_stream_seq, wants_close
 from .names import parse_bucket_name, parse_source
-from .rsgi import HeaderList
-from .tokens import format_offset, format_tag, parse_if_match, parse_incarnation, parse_number, parse_offset
+from .tokens import parse_if_match, parse_number, parse_offset
 
 AnyAnswer = AnyOutcome | Failure
 
@@ -50,7 +49,7 @@ class AppendRequest(Exchange):
             parse_producer(headers),
             parse_stream_seq(headers),
             _if_match(self),
-            _incarnation(self),
+            self.wanted_incarnation(),
         )
 
     def on_body(self, body: bytes) -> None:
@@ -81,15 +80,7 @@ class AppendRequest(Exchange):
         if not isinstance(outcome, Appended):
             self.refused(_refusal(outcome))
             return
-        incarnation = self.incarnation(outcome.incarnation)
-        tail = outcome.tail
-        headers = [
-            ("stream-next-offset", format_offset(outcome.next_offset)),
-            ("etag", format_tag(incarnation, tail, tail, outcome.closed)),
-            ("stream-incarnation", incarnation),
-        ]
-        if outcome.closed:
-            headers.append(("stream-closed", "true"))
+        headers = self.state_headers(outcome.incarnation, outcome.next_offset, outcome.tail, outcome.closed)
         if outcome.epoch is None:
             self.empty(204, headers)
             return
@@ -140,7 +131,7 @@ class CreateRequest(Exchange):
             parse_producer(headers),
             parse_stream_seq(headers),
             _if_match(self),
-            _incarnation(self),
+            self.wanted_incarnation(),
         )
         group.propose(command, self._on_outcome, len(body), unsplit)
 
@@ -148,15 +139,8 @@ class CreateRequest(Exchange):
         if not isinstance(outcome, Created):
             self.refused(_refusal(outcome))
             return
-        incarnation = self.incarnation(outcome.incarnation)
-        headers: HeaderList = [
-            ("content-type", outcome.content_type),
-            ("stream-next-offset", format_offset(outcome.tail)),
-            ("etag", format_tag(incarnation, outcome.tail, outcome.tail, outcome.closed)),
-            ("stream-incarnation", incarnation),
-        ]
-        if outcome.closed:
-            headers.append(("stream-closed", "true"))
+        headers = self.state_headers(outcome.incarnation, outcome.tail, outcome.tail, outcome.closed)
+        headers.append(("content-type", outcome.content_type))
         if outcome.new:
             headers.append(("location", self.app.location(self)))
         self.empty(201 if outcome.new else 200, headers)
@@ -172,7 +156,7 @@ def delete_stream(exchange: Exchange) -> None:
             exchange.refused(_refusal(outcome))
 
     target = exchange.target
-    command = Delete(target.bucket, target.stream, _incarnation(exchange))
+    command = Delete(target.bucket, target.stream, exchange.wanted_incarnation())
     exchange.app.node.group_of(target.bucket).propose(command, on_outcome)
 
 
@@ -209,11 +193,6 @@ def _split(body: bytes) -> tuple[tuple[bytes, ...], str | None]:
 def _if_match(exchange: Exchange) -> IfMatch | None:
     header = exchange.headers.get("if-match")
     return None if header is None else parse_if_match(header, exchange.app.generation)
-
-
-def _incarnation(exchange: Exchange) -> str | None:
-    header = exchange.headers.get("stream-incarnation")
-    return None if header is None else parse_incarnation(header, exchange.app.generation)
 
 
 def _fork(exchange: Exchange) -> ForkPoint | None:

@@ -76,7 +76,7 @@ class State:
         if isinstance(command, CreateBucket):
             return self._bucket_exists(command)
         if isinstance(command, Delete):
-            found = self._deletable(command)
+            found = self._visible(command.bucket, command.stream, command.incarnation)
             return found if isinstance(found, Refused) else None
         if isinstance(command, Expire):
             return None if self._expirable(command) is not None else Ignored()
@@ -95,9 +95,9 @@ class State:
         found = self.buckets.get(bucket)
         return None if found is None else found.streams.get(name)
 
-    def describe(self, bucket: str, name: str) -> Description | Refused:
+    def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
         """What a stream is now."""
-        stream = self._visible(bucket, name)
+        stream = self._visible(bucket, name, incarnation)
         if isinstance(stream, Refused):
             return stream
         return Description(
@@ -116,11 +116,9 @@ class State:
 
         JSON messages are never cut; with `whole`, others are not cut either.
         """
-        stream = self._visible(bucket, name)
+        stream = self._visible(bucket, name, incarnation)
         if isinstance(stream, Refused):
             return stream
-        if incarnation is not None and incarnation != stream.incarnation:
-            return incarnation_mismatch(stream)
         tail = stream.tail
         if offset < 0:
             offset = tail if offset == TAIL else 0
@@ -148,13 +146,15 @@ class State:
             stream.closed,
         )
 
-    def _visible(self, bucket: str, name: str) -> Stream | Refused:
+    def _visible(self, bucket: str, name: str, incarnation: str | None) -> Stream | Refused:
         found = self.buckets.get(bucket)
         if found is None:
             return bucket_not_found(bucket)
         stream = found.streams.get(name)
         if stream is None or stream.gone:
             return stream_not_found(name, stream)
+        if incarnation is not None and incarnation != stream.incarnation:
+            return incarnation_mismatch(stream)
         return stream
 
     # One function per command
@@ -226,18 +226,10 @@ class State:
         return bucket
 
     def _delete(self, command: Delete, index: int) -> AnyOutcome:
-        stream = self._deletable(command)
+        stream = self._visible(command.bucket, command.stream, command.incarnation)
         if isinstance(stream, Refused):
             return stream
         return self._end(command.bucket, stream, Kind.DELETE, index)
-
-    def _deletable(self, command: Delete) -> Stream | Refused:
-        stream = self._visible(command.bucket, command.stream)
-        if isinstance(stream, Refused):
-            return stream
-        if command.incarnation is not None and command.incarnation != stream.incarnation:
-            return incarnation_mismatch(stream)
-        return stream
 
     def _expire(self, command: Expire, index: int) -> AnyOutcome:
         stream = self._expirable(command)
