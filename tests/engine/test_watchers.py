@@ -122,15 +122,3 @@ def test_a_watcher_that_fails_does_not_stop_the_group_or_the_others() -> None:
             assert len(calls) == 2
 
     run(session())
-
-
-def test_everybody_can_be_woken() -> None:
-    async def session() -> None:
-        async with running(GatedLog()) as group:
-            calls: list[str] = []
-            for name in ("one", "two"):
-                group.watchers.add(await made(group, name), lambda name=name: calls.append(name))  # type: ignore[misc]
-            group.watchers.wake_all()
-            assert calls == ["one", "two"]
-
-    run(session())

@@ -5,21 +5,16 @@ The only place that knows how many groups there are.
 
 import asyncio
 import gc
-import logging
 import zlib
-from pathlib import Path
 
 from ..log.file import FileLog
 from ..log.memory import MemoryLog
-from ..log.seam import GENERATION_SHIFT, Log
 from .clock import Clock, system_clock
 from .folder import DataFolder
 from .group import Group
 
 YOUNG_COLLECTION_SECONDS = 1.0
 RECOVERY_LOOK_SECONDS = 0.01
-
-logger = logging.getLogger(__name__)
 
 
 class Node:
@@ -38,11 +33,9 @@ class Node:
 
     async def run(self) -> None:
         """Open the logs, replay them and serve, until `stop`. Raises what made that impossible."""
-        start = self.generation << GENERATION_SHIFT
         for number in range(self.group_count):
             log = await self._open_log(number)
-            first = log.first if isinstance(log, FileLog) else start
-            self.groups.append(Group(number, log, self._clock, first))
+            self.groups.append(Group(number, log, self._clock, log.first))
         await asyncio.gather(*(group.run() for group in self.groups), self._watch_recovery())
 
     async def stop(self) -> None:
@@ -63,15 +56,10 @@ class Node:
         """How much of all logs has been replayed, from 0 to 1."""
         return sum(group.progress for group in self.groups) / self.group_count
 
-    def wake_all(self) -> None:
-        """Wake everybody who waits for a stream."""
-        for group in self.groups:
-            group.watchers.wake_all()
-
-    async def _open_log(self, number: int) -> Log:
+    async def _open_log(self, number: int) -> FileLog | MemoryLog:
         if self._folder is None:
             return MemoryLog(generation=self.generation)
-        path: Path = self._folder.log_path(number)
+        path = self._folder.log_path(number)
         return await FileLog.open(path, generation=self.generation, segment_bytes=self._log_segment_bytes)
 
     async def _watch_recovery(self) -> None:

@@ -39,8 +39,3 @@ class Watchers:
                 watcher()
             except Exception:
                 logger.exception("a watcher failed")
-
-    def wake_all(self) -> None:
-        """Something happened that concerns everybody, such as the end of the process."""
-        for incarnation in tuple(self._by_stream):
-            self.wake(incarnation)

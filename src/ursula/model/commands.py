@@ -5,8 +5,6 @@ only ever added at the end, with a default; a command or a field that this versi
 stops the replay (see entry.py), it is never skipped.
 """
 
-from typing import Any
-
 from msgspec import Struct
 
 
@@ -110,8 +108,3 @@ class Renew(Command, tag=6, frozen=True):
 
 
 AnyCommand = CreateBucket | Create | Append | Delete | Expire | Renew
-
-
-def fields_of(command: Struct) -> dict[str, Any]:
-    """The fields of a command by name, for messages and tests."""
-    return {name: getattr(command, name) for name in command.__struct_fields__}
