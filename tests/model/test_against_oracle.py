@@ -6,11 +6,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.strategies import DataObject
+from msgspec.structs import replace
 from tests.model import drawing
 from tests.model.oracle import Oracle, OracleStream, fork_offset
 from tests.model.rows import rows_of
 
-from ursula.model.commands import AnyCommand, Create, CreateBucket, ForkPoint, fields_of
+from ursula.model.commands import AnyCommand, Create, CreateBucket, ForkPoint
 from ursula.model.dump import dump
 from ursula.model.entry import decode, encode
 from ursula.model.outcomes import AnyOutcome, Description, Page, Refused
@@ -99,7 +100,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
     def send_what_is_no_json(self, data: DataObject) -> None:
         """A body that cannot be split is refused before the log, in its place in the order of checks."""
         drawn = data.draw(drawing.appends(self.oracle) | drawing.creates(self.oracle))
-        command = type(drawn)(**{**fields_of(drawn), "messages": ()})
+        command = replace(drawn, messages=())
         before = dump(self.state)
         outcome = self.state.look(command, "not JSON")
         assert outcome is not None

@@ -15,7 +15,6 @@ from ursula.model.commands import (
     Producer,
     Renew,
     Version,
-    fields_of,
 )
 from ursula.model.entry import ENTRY_VERSION, EntryUnreadable, decode, encode
 
@@ -110,10 +109,3 @@ def test_an_entry_that_was_cut_off_is_never_half_read() -> None:
             decode(whole[:length])
     with pytest.raises(EntryUnreadable):
         decode(whole + b"\x00")
-
-
-def test_commands_are_frozen_and_can_be_shown_by_name() -> None:
-    command = Delete("b", "s")
-    with pytest.raises(AttributeError):
-        command.stream = "t"  # type: ignore[misc]
-    assert fields_of(command) == {"bucket": "b", "stream": "s", "incarnation": None}
