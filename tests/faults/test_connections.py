@@ -114,20 +114,12 @@ def wait_until_dropped(server: Server, before: int) -> None:
         time.sleep(0.1)
 
 
-def rss_after_traffic(server: Server, enough: int) -> int:
-    """The memory that stays: the allocator gives pages back only while something is going on."""
-    give_up_at = time.monotonic() + 40
-    clients = [Client(server) for _ in range(8)]
-    least = server.rss_bytes
-    while least > enough and time.monotonic() < give_up_at:
-        for client in clients:
-            for number in range(STREAMS):
-                assert client.ask("GET", f"/v1/stream/live-{number}?offset=-1").status == 200
+def settled_rss(server: Server, enough: int) -> int:
+    """The memory that stays when nobody asks for anything: the allocator gives pages back by itself."""
+    give_up_at = time.monotonic() + 20
+    while (now := server.rss_bytes) > enough and time.monotonic() < give_up_at:
         time.sleep(0.1)
-        least = min(least, server.rss_bytes)
-    for client in clients:
-        client.close()
-    return least
+    return now
 
 
 def test_ten_thousand_clients_that_go_away_leave_nothing_behind(tmp_path: Path) -> None:
@@ -137,7 +129,7 @@ def test_ten_thousand_clients_that_go_away_leave_nothing_behind(tmp_path: Path) 
         client = Client(server)
         for number in range(STREAMS):
             assert client.ask("PUT", f"/v1/stream/live-{number}", b"x", BINARY).status == 201
-        base, sockets = rss_after_traffic(server, enough=1 << 40), open_sockets(server)
+        base, sockets = server.rss_bytes, open_sockets(server)
         peaks, afters = [], []
         for cycle in range(3):
             flock = Flock(server, count, f"127.0.0.{cycle + 2}")
@@ -150,11 +142,11 @@ def test_ten_thousand_clients_that_go_away_leave_nothing_behind(tmp_path: Path) 
                 flock.wait_for_news()
             flock.drop(rudely=cycle != 1)
             wait_until_dropped(server, sockets)
-            afters.append(rss_after_traffic(server, enough=base + (peaks[0] - base) * 4 // 10))
+            afters.append(settled_rss(server, enough=base + (peaks[0] - base) // 3))
             print(f"{peaks[-1] >> 20} MiB, then {afters[-1] >> 20} MiB; at first {base >> 20} MiB")
         growth = peaks[0] - base
         assert growth > count * 2048, "the connections were not there"
-        assert max(afters) < base + growth / 2, "the memory did not come back"
+        assert max(afters) <= base + growth / 3, "the memory did not come back"
         assert afters[-1] < afters[0] + growth / 5, "something stays behind each time"
         assert server.complaints() == []
         client.close()
