@@ -1,7 +1,7 @@
 """An event loop that is woken once for many calls from other threads.
 
 Granian's threads call `call_soon_threadsafe` twice per request, and waking the loop is the dearest
-part of that. Measured with 256 connections on a bare server: 37 µs of CPU per request without, 21 with.
+part of that: `make bench` has a bare server with this loop and one without.
 """
 
 from asyncio import Handle
