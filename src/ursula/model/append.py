@@ -39,25 +39,29 @@ def decide_append(
     if stream.closed:
         return _on_closed(stream, producer, close_only=command.close and not has_body)
     if has_body and command.media_type != stream.media_type:
-        return _refused("content_type_mismatch", f"the stream has content type {stream.content_type}", stream)
+        return refused("content_type_mismatch", f"the stream has content type {stream.content_type}", stream)
     known = None
     if producer is not None:
         known = stream.producers.get(producer.id) if stream.producers else None
         if known is not None and producer.epoch == known.epoch and producer.seq <= known.seq:
-            return _duplicate(stream, producer, known)
+            return _duplicate(stream, command, producer, known)
     if command.if_match is not None and not matches(stream, command.if_match):
         return precondition_failed(stream)
+    if command.record_match is not None and not (
+        stream.is_json and command.record_match == stream.next_record
+    ):
+        return refused("precondition_failed", "the next record is not the one named", stream)
     if producer is not None:
         problem = check_producer(producer, known, stream)
         if problem is not None:
             return problem
     seq = command.stream_seq
     if seq is not None and stream.stream_seq is not None and seq.encode() <= stream.stream_seq.encode():
-        return _refused(
+        return refused(
             "stream_seq_conflict", f"Stream-Seq must be greater than {stream.stream_seq!r}", stream
         )
     if unsplit is not None:
-        return _refused("invalid_json", unsplit, stream)
+        return refused("invalid_json", unsplit, stream)
     return stream
 
 
@@ -66,18 +70,18 @@ def check_producer(producer: Producer, known: ProducerState | None, stream: Stre
     if known is None:
         expected = 0
     elif producer.epoch < known.epoch:
-        return _refused(
+        return refused(
             "producer_epoch_stale", f"the producer is in epoch {known.epoch}", stream, epoch=known.epoch
         )
     elif producer.epoch > known.epoch:
         if producer.seq != 0:
-            return _refused("producer_headers_invalid", "a new epoch must begin with seq 0", stream)
+            return refused("producer_headers_invalid", "a new epoch must begin with seq 0", stream)
         expected = 0
     else:
         expected = known.seq + 1
     if producer.seq == expected:
         return None
-    return _refused(
+    return refused(
         "producer_seq_conflict",
         f"expected seq {expected}, received {producer.seq}",
         stream,
@@ -86,14 +90,21 @@ def check_producer(producer: Producer, known: ProducerState | None, stream: Stre
     )
 
 
-def write(bucket: Bucket, stream: Stream, command: Append | Create, index: int, at: int) -> None:
+def write(
+    bucket: Bucket,
+    stream: Stream,
+    command: Append | Create,
+    index: int,
+    at: int,
+    counts: tuple[int, ...] = (),
+) -> None:
     """Do what was decided: messages, producer, `Stream-Seq`, window and journal together."""
     messages = command.messages
     producer = command.producer
     if messages:
         offset = stream.tail
         record, step = (stream.next_record, 1) if stream.media_type == JSON else (NO_RECORD, 0)
-        stream.tail = stream.messages.add(messages)
+        stream.tail = stream.messages.add_batch(messages, counts) if counts else stream.messages.add(messages)
         stream.last_write_at = at
         journal = bucket.journal
         for payload in messages:
@@ -134,12 +145,12 @@ def stream_not_found(name: str, stream: Stream | None = None) -> Refused:
 
 def precondition_failed(stream: Stream | None) -> Refused:
     """The stream, if there is one, has changed since the writer saw it."""
-    return _refused("precondition_failed", "the stream is not in the state named by If-Match", stream)
+    return refused("precondition_failed", "the stream is not in the state named by If-Match", stream)
 
 
 def incarnation_mismatch(stream: Stream | None) -> Refused:
     """The name is now another stream's, or nobody's."""
-    return _refused("incarnation_mismatch", "there is no such incarnation of the stream now", stream)
+    return refused("incarnation_mismatch", "there is no such incarnation of the stream now", stream)
 
 
 def _on_closed(stream: Stream, producer: Producer | None, close_only: bool) -> Appended | Refused:
@@ -150,15 +161,22 @@ def _on_closed(stream: Stream, producer: Producer | None, close_only: bool) -> A
         return Appended(
             stream.incarnation, stream.tail, stream.tail, True, True, producer.epoch, producer.seq
         )
-    return _refused("stream_closed", "the stream is closed", stream)
+    return refused("stream_closed", "the stream is closed", stream)
 
 
-def _duplicate(stream: Stream, producer: Producer, known: ProducerState) -> Appended:
-    next_offset = known.next_offset if producer.seq == known.seq else stream.tail
-    return Appended(stream.incarnation, stream.tail, next_offset, stream.closed, True, known.epoch, known.seq)
+def _duplicate(stream: Stream, command: Append, producer: Producer, known: ProducerState) -> Appended:
+    is_last = producer.seq == known.seq
+    next_offset = known.next_offset if is_last else stream.tail
+    outcome = Appended(
+        stream.incarnation, stream.tail, next_offset, stream.closed, True, known.epoch, known.seq
+    )
+    if is_last and stream.is_json and next_offset >= stream.earliest:
+        outcome.record_next = stream.record_at(next_offset)
+        outcome.record_start = outcome.record_next - len(command.messages)
+    return outcome
 
 
-def _refused(
+def refused(
     code: str,
     message: str,
     stream: Stream | None,
@@ -166,6 +184,7 @@ def _refused(
     expected_seq: int | None = None,
     received_seq: int | None = None,
 ) -> Refused:
+    """A refusal that tells the state of the stream, if there is one."""
     if stream is None:
         return Refused(code, message, None, None, False, epoch, expected_seq, received_seq)
     return Refused(

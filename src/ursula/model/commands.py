@@ -65,10 +65,14 @@ class Create(Command, tag=2, frozen=True):
     stream_seq: str | None = None
     if_match: IfMatch | None = None
     incarnation: str | None = None
+    attributes: bytes | None = None
 
 
 class Append(Command, tag=3, frozen=True):
-    """Add messages to a stream, close it, or both at once."""
+    """Add messages to a stream, close it, or both at once.
+
+    In a batch, `counts` says how many messages each of its appends has; otherwise all are one append.
+    """
 
     bucket: str
     stream: str
@@ -79,6 +83,8 @@ class Append(Command, tag=3, frozen=True):
     stream_seq: str | None = None
     if_match: IfMatch | None = None
     incarnation: str | None = None
+    counts: tuple[int, ...] = ()
+    record_match: int | None = None
 
 
 class Delete(Command, tag=4, frozen=True):
@@ -107,4 +113,43 @@ class Renew(Command, tag=6, frozen=True):
     seen_at: int
 
 
-AnyCommand = CreateBucket | Create | Append | Delete | Expire | Renew
+class DeleteBucket(Command, tag=7, frozen=True):
+    """Remove a bucket that has no streams."""
+
+    bucket: str
+
+
+class SetAttributes(Command, tag=8, frozen=True):
+    """Replace the attributes of a stream by these, as canonical JSON."""
+
+    bucket: str
+    stream: str
+    attributes: bytes
+    incarnation: str | None = None
+
+
+class PublishSnapshot(Command, tag=9, frozen=True):
+    """Make a blob that is stored already the visible snapshot of a stream, and perhaps trim to it."""
+
+    bucket: str
+    stream: str
+    offset: int
+    blob: str
+    content_type: str
+    size: int
+    digest: str
+    trim: bool = True
+    incarnation: str | None = None
+
+
+class Trim(Command, tag=10, frozen=True):
+    """Drop what a stream has before the offset; its snapshot must reach that far."""
+
+    bucket: str
+    stream: str
+    offset: int
+    incarnation: str | None = None
+
+
+StreamCommand = Create | Append | Delete | Expire | Renew | SetAttributes | PublishSnapshot | Trim
+AnyCommand = StreamCommand | CreateBucket | DeleteBucket

@@ -13,7 +13,10 @@ from .append import (
 from .commands import Create, ForkPoint
 from .media_type import DEFAULT, media_type_of
 from .outcomes import Created, Refused
+from .snapshot import trimmed_off
 from .stream import Bucket, Stream
+
+NO_ATTRIBUTES = b"{}"
 
 
 class NewStream:
@@ -63,9 +66,15 @@ def decide_create(
     return plan
 
 
-def created(stream: Stream, new: bool) -> Created:
-    """The outcome for a stream that exists as asked."""
-    return Created(new, stream.incarnation, stream.content_type, stream.tail, stream.closed, stream.deadline)
+def created(stream: Stream, new: bool, written: int = 0) -> Created:
+    """The outcome for a stream that exists as asked, and into which so many messages were written."""
+    outcome = Created(
+        new, stream.incarnation, stream.content_type, stream.tail, stream.closed, stream.deadline
+    )
+    if stream.is_json:
+        outcome.record_next = stream.next_record
+        outcome.record_start = outcome.record_next - written
+    return outcome
 
 
 def _existing(stream: Stream, command: Create) -> Created | Refused:
@@ -99,6 +108,8 @@ def _difference(stream: Stream, command: Create) -> str | None:
         return "it is closed" if stream.closed else "it is open"
     if not _same_fork(stream, command.fork):
         return "it was not forked from there" if forking else "it is a fork"
+    if command.attributes is not None and command.attributes != (stream.attributes or NO_ATTRIBUTES):
+        return "its attributes are others"
     return None
 
 
@@ -137,6 +148,8 @@ def _fork_offset(source: Stream, point: ForkPoint) -> int | Refused:
     offset = source.tail if point.offset is None else point.offset
     if offset > source.tail:
         return Refused("offset_beyond_tail", f"the source ends at {source.tail}", tail=source.tail)
+    if offset < source.earliest:
+        return trimmed_off(source)
     if source.is_json and not source.is_boundary(offset):
         return Refused("invalid_offset", "the fork offset lies inside a JSON message")
     if point.sub_offset == 0:

@@ -24,6 +24,8 @@ def dump(state: State) -> bytes:
             state.position,
             state.at,
             state.stream_count,
+            list(state.bucket_names),
+            sorted(state.blobs.items()),
             [_bucket(bucket) for _, bucket in sorted(state.buckets.items())],
         )
     )
@@ -31,7 +33,8 @@ def dump(state: State) -> bytes:
 
 def _bucket(bucket: Bucket) -> tuple[Any, ...]:
     streams = [_stream(stream) for _, stream in sorted(bucket.streams.items())]
-    return bucket.name, bucket.position, bucket.created_at, streams, _journal(bucket.journal)
+    names = list(bucket.names)
+    return bucket.name, bucket.position, bucket.created_at, names, streams, _journal(bucket.journal)
 
 
 def _stream(stream: Stream) -> dict[str, Any]:
@@ -51,4 +54,5 @@ def _stream(stream: Stream) -> dict[str, Any]:
 def _journal(journal: Journal) -> dict[str, Any]:
     columns = {name: getattr(journal, name) for name in sorted(Journal.__slots__)}
     columns["streams"] = [stream.incarnation for stream in journal.streams]
+    columns["events"] = sorted(journal.events.items())
     return {name: value if isinstance(value, int) else list(value) for name, value in columns.items()}

@@ -23,6 +23,12 @@ class Kind(IntEnum):
     CLOSE = 3
     DELETE = 4
     EXPIRE = 5
+    ATTRIBUTES = 6
+    SNAPSHOT = 7
+    TRIM = 8
+
+
+KIND_NAMES = tuple(kind.name.lower() for kind in Kind)
 
 
 NO_RECORD = -1
@@ -37,6 +43,7 @@ class Journal:
     __slots__ = (
         "ats",
         "byte_count",
+        "events",
         "first_rows",
         "indexes",
         "kinds",
@@ -61,6 +68,7 @@ class Journal:
         self.records = array("q")
         self.payloads: list[bytes | None] = []
         self.producers: list[Producer | None] = []
+        self.events: dict[int, bytes] = {}  # by row: the fields, as JSON, of what is not an append
         self.byte_count = 0
 
     def __len__(self) -> int:
@@ -89,8 +97,12 @@ class Journal:
         record: int = NO_RECORD,
         payload: bytes | None = None,
         producer: Producer | None = None,
+        event: bytes | None = None,
     ) -> None:
         """Add a row to the entry that was entered last."""
+        if event is not None:
+            self.events[len(self.kinds)] = event
+            self.byte_count += len(event)
         self.indexes.append(index)
         self.kinds.append(kind)
         self.streams.append(stream)

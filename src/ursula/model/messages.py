@@ -43,6 +43,25 @@ class Messages:
             self.append_ends.append(end)
         return end
 
+    def add_batch(self, payloads: tuple[bytes, ...], counts: tuple[int, ...]) -> int:
+        """Add the messages of several appends, so many each, and return the offset after them."""
+        end, first = self.end, 0
+        for count in counts:
+            end = self.add(payloads[first : first + count])
+            first += count
+        return end
+
+    def drop_before(self, offset: int) -> int:
+        """Forget the messages that end at or before the offset, which is a boundary; return how many."""
+        count = bisect_right(self.ends, offset)
+        if count:
+            self.payloads = self.payloads[count:]
+            self.ends = self.ends[count:]
+            if self.append_ends is not None:
+                self.append_ends = self.append_ends[bisect_right(self.append_ends, offset) :]
+        self.start = max(self.start, offset)
+        return count
+
     def is_boundary(self, offset: int) -> bool:
         """Whether a message begins or ends at the offset."""
         if offset == self.start:

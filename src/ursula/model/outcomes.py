@@ -5,6 +5,8 @@ They are plain encodable values: a group may one day live in another process.
 
 from msgspec import Struct
 
+from .commands import Producer
+
 
 class Outcome(Struct, gc=False):
     """What every outcome has in common: nothing but being one."""
@@ -21,10 +23,17 @@ class Refused(Outcome):
     epoch: int | None = None
     expected_seq: int | None = None
     received_seq: int | None = None
+    earliest: int | None = None
 
 
 class BucketCreated(Outcome):
     """A new bucket."""
+
+    bucket: str
+
+
+class BucketDeleted(Outcome):
+    """A bucket is no more."""
 
     bucket: str
 
@@ -38,6 +47,8 @@ class Created(Outcome):
     tail: int
     closed: bool
     deadline: int | None
+    record_start: int | None = None
+    record_next: int | None = None
 
 
 class Appended(Outcome):
@@ -50,12 +61,40 @@ class Appended(Outcome):
     duplicate: bool = False
     epoch: int | None = None
     seq: int | None = None
+    record_start: int | None = None
+    record_next: int | None = None
 
 
 class Ended(Outcome):
     """A stream was deleted or has expired."""
 
     incarnation: str
+
+
+class AttributesSet(Outcome):
+    """A stream has the attributes asked for."""
+
+    incarnation: str
+
+
+class SnapshotPublished(Outcome):
+    """The snapshot is the visible one: by this request, or (`duplicate`) by an earlier one like it."""
+
+    incarnation: str
+    tail: int
+    closed: bool
+    offset: int
+    digest: str
+    duplicate: bool = False
+
+
+class Trimmed(Outcome):
+    """A stream begins where it was asked to."""
+
+    incarnation: str
+    tail: int
+    closed: bool
+    earliest: int
 
 
 class Renewed(Outcome):
@@ -68,8 +107,18 @@ class Ignored(Outcome):
     """The command no longer applied: what it was about has changed."""
 
 
+class Snapshot(Outcome):
+    """The visible snapshot of a stream; its bytes are the blob of that name."""
+
+    offset: int
+    blob: str
+    content_type: str
+    size: int
+    digest: str
+
+
 class Description(Outcome):
-    """What HEAD tells of a stream."""
+    """What is known of a stream beside its bytes. Ordinals are None where messages have none."""
 
     incarnation: str
     content_type: str
@@ -77,6 +126,11 @@ class Description(Outcome):
     closed: bool
     ttl_seconds: int | None
     expires_at: int | None
+    earliest: int
+    snapshot: Snapshot | None
+    attributes: bytes | None
+    first_record: int | None
+    next_record: int | None
 
 
 class Page(Outcome):
@@ -92,4 +146,83 @@ class Page(Outcome):
     closed: bool
 
 
-AnyOutcome = Refused | BucketCreated | Created | Appended | Ended | Renewed | Ignored
+class RecordPage(Page):
+    """A stretch of a JSON stream asked for by ordinals: that of its first message, and the stream's."""
+
+    record: int
+    first_record: int
+    next_record: int
+
+
+class Listed(Outcome):
+    """A stream in the list of its bucket."""
+
+    name: str
+    closed: bool
+    content_type: str
+    tail: int
+    created_at: int
+    last_write_at: int
+
+
+class Listing(Outcome):
+    """A page of such a list, and whether there are more."""
+
+    streams: list[Listed]
+    has_more: bool
+
+
+class BucketDescription(Outcome):
+    """What is known of a bucket."""
+
+    name: str
+    stream_count: int
+    created_at: int
+
+
+class FeedRow(Outcome):
+    """One row of a bucket's journal: a message, or an event, whose fields are JSON."""
+
+    index: int
+    kind: str
+    stream: str
+    incarnation: str
+    content_type: str
+    media_type: str
+    offset: int
+    next_offset: int
+    record: int | None
+    payload: bytes | None
+    producer: Producer | None
+    event: bytes | None
+
+
+class FeedEntry(Outcome):
+    """The rows of one log entry."""
+
+    position: int
+    at: int
+    rows: list[FeedRow]
+
+
+class FeedPage(Outcome):
+    """A stretch of a bucket's journal: whole log entries, and where it goes on."""
+
+    entries: list[FeedEntry]
+    next_position: int
+    tail: int
+
+
+AnyOutcome = (
+    Refused
+    | BucketCreated
+    | BucketDeleted
+    | Created
+    | Appended
+    | Ended
+    | AttributesSet
+    | SnapshotPublished
+    | Trimmed
+    | Renewed
+    | Ignored
+)

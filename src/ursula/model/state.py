@@ -6,8 +6,12 @@ over anything whose order could differ.
 """
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
+from sortedcontainers import SortedList
+
+from . import events
 from .append import (
     bucket_not_found,
     decide_append,
@@ -15,21 +19,45 @@ from .append import (
     stream_not_found,
     write,
 )
-from .commands import AnyCommand, Append, Create, CreateBucket, Delete, Expire, Renew
-from .create import created, decide_create
+from .commands import (
+    AnyCommand,
+    Append,
+    Create,
+    CreateBucket,
+    Delete,
+    DeleteBucket,
+    Expire,
+    PublishSnapshot,
+    Renew,
+    SetAttributes,
+    Trim,
+)
+from .create import NO_ATTRIBUTES, created, decide_create
+from .feed import read_feed
 from .journal import Kind
+from .media_type import JSON
 from .outcomes import (
     AnyOutcome,
     Appended,
+    AttributesSet,
     BucketCreated,
+    BucketDeleted,
+    BucketDescription,
     Created,
     Description,
     Ended,
+    FeedPage,
     Ignored,
+    Listed,
+    Listing,
     Page,
+    RecordPage,
     Refused,
     Renewed,
+    Snapshot,
 )
+from .records import read_records
+from .snapshot import decide_publish, decide_trim, published, trimmed, trimmed_off
 from .stream import Bucket, Stream
 
 TAIL = -2
@@ -44,7 +72,10 @@ class State:
         self.position = 0
         self.at = 0
         self.buckets: dict[str, Bucket] = {}
+        self.bucket_names: SortedList[str] = SortedList()
         self.stream_count = 0
+        self.blobs: dict[str, int] = {}  # how many streams show each
+        self.released: list[str] = []  # blobs that no stream shows any more, for the engine to take away
 
     # Changing
 
@@ -70,6 +101,9 @@ class State:
         if type(command) is Append:
             verdict = decide_append(self.buckets, command, unsplit)
             return None if type(verdict) is Stream else verdict  # type: ignore[return-value]
+        if isinstance(command, SetAttributes | PublishSnapshot | Trim):
+            target = self._visible(command.bucket, command.stream, command.incarnation)
+            return target if isinstance(target, Refused) else self._settled(target, command)
         if isinstance(command, Create):
             plan = decide_create(self.buckets, command, unsplit)
             return plan if isinstance(plan, Created | Refused) else None
@@ -86,7 +120,8 @@ class State:
                 return Ignored()
             if stream.deadline_after(command.seen_at) == stream.deadline:
                 return Renewed(stream.deadline or 0)
-        return None
+            return None
+        return self._undeletable(command) if isinstance(command, DeleteBucket) else None
 
     # Reading
 
@@ -107,7 +142,70 @@ class State:
             stream.closed,
             stream.ttl_seconds,
             stream.expires_at,
+            stream.earliest,
+            stream.snapshot,
+            stream.attributes,
+            stream.record_at(stream.earliest) if stream.is_json else None,
+            stream.next_record if stream.is_json else None,
         )
+
+    def describe_bucket(self, name: str) -> BucketDescription | Refused:
+        """What a bucket is now."""
+        bucket = self.buckets.get(name)
+        if bucket is None:
+            return bucket_not_found(name)
+        return BucketDescription(bucket.name, len(bucket.names), bucket.created_at)
+
+    def list_buckets(self, after: str, count: int) -> list[BucketDescription]:
+        """The next buckets by name."""
+        names = self.bucket_names.irange(after, inclusive=(False, True))
+        return [
+            BucketDescription(name, len(self.buckets[name].names), self.buckets[name].created_at)
+            for name in islice(names, count)
+        ]
+
+    def list_streams(self, bucket: str, prefix: str, after: str, count: int) -> Listing | Refused:
+        """The next streams of a bucket by name, of those whose names begin with the prefix."""
+        found = self.buckets.get(bucket)
+        if found is None:
+            return bucket_not_found(bucket)
+        if after >= prefix:
+            names = found.names.irange(after, inclusive=(False, True))
+        else:
+            names = found.names.irange(prefix)
+        streams: list[Listed] = []
+        for name in names:
+            if not name.startswith(prefix):
+                break
+            if len(streams) == count:
+                return Listing(streams, has_more=True)
+            streams.append(_listed(found.streams[name]))
+        return Listing(streams, has_more=False)
+
+    def read_feed(
+        self, bucket: str, after: int | None, until: int | None, bytes_max: int
+    ) -> FeedPage | Refused:
+        """The rows of a bucket's journal after a position: see feed.py."""
+        found = self.buckets.get(bucket)
+        if found is None:
+            return bucket_not_found(bucket)
+        return read_feed(found, self.position, after, until, bytes_max)
+
+    def read_records(
+        self,
+        bucket: str,
+        name: str,
+        record: int | None,
+        tail_records: int | None,
+        records_max: int,
+        bytes_max: int,
+        incarnation: str | None = None,
+    ) -> RecordPage | Refused:
+        """Messages of a JSON stream by their ordinals: see records.py."""
+        stream = self._visible(bucket, name, incarnation)
+        if isinstance(stream, Refused):
+            return stream
+        return read_records(stream, record, tail_records, records_max, bytes_max)
 
     def read(
         self, bucket: str, name: str, offset: int, bytes_max: int, whole: bool, incarnation: str | None = None
@@ -121,7 +219,9 @@ class State:
             return stream
         tail = stream.tail
         if offset < 0:
-            offset = tail if offset == TAIL else 0
+            offset = tail if offset == TAIL else stream.earliest
+        elif offset < stream.earliest:
+            return trimmed_off(stream)
         elif offset > tail:
             return Refused(
                 "offset_beyond_tail", f"the stream ends at {tail}", stream.incarnation, tail, stream.closed
@@ -166,21 +266,17 @@ class State:
         bucket = self.buckets[command.bucket]
         if bucket.journal.position != self.position:
             bucket.journal.enter(self.position, self.at)
-        write(bucket, stream, command, index, self.at)
+        write(bucket, stream, command, index, self.at, command.counts)
         producer = command.producer
         if command.close:
             self._close(bucket, stream, command, index)
-        if producer is None:
-            return Appended(stream.incarnation, stream.tail, stream.tail, stream.closed)
-        return Appended(
-            stream.incarnation,
-            stream.tail,
-            stream.tail,
-            stream.closed,
-            False,
-            producer.epoch,
-            producer.seq,
-        )
+        outcome = Appended(stream.incarnation, stream.tail, stream.tail, stream.closed)
+        if producer is not None:
+            outcome.epoch, outcome.seq = producer.epoch, producer.seq
+        if stream.media_type == JSON:
+            outcome.record_next = stream.next_record
+            outcome.record_start = outcome.record_next - len(command.messages)
+        return outcome
 
     def _create(self, command: Create, index: int) -> AnyOutcome:
         plan = decide_create(self.buckets, command)
@@ -192,15 +288,21 @@ class State:
         if plan.parent is not None:
             stream.fork = command.fork
             stream.branch_from(plan.parent, plan.fork_offset)
+            if stream.snapshot is not None:
+                self.blobs[stream.snapshot.blob] += 1
+        if command.attributes is not None and command.attributes != NO_ATTRIBUTES:
+            stream.attributes = command.attributes
         bucket.streams[command.stream] = stream
+        bucket.names.add(command.stream)
         self.stream_count += 1
         bucket.journal.enter(self.position, self.at)
-        bucket.journal.add(index, Kind.CREATE if plan.parent is None else Kind.FORK, stream, stream.tail)
+        kind = Kind.CREATE if plan.parent is None else Kind.FORK
+        bucket.journal.add(index, kind, stream, stream.tail, event=events.creation(command, stream))
         if command.messages:
             write(bucket, stream, command, index, self.at)
         if command.close:
             self._close(bucket, stream, command, index)
-        return created(stream, new=True)
+        return created(stream, new=True, written=len(command.messages))
 
     def _close(self, bucket: Bucket, stream: Stream, command: Append | Create, index: int) -> None:
         stream.closed = True
@@ -223,7 +325,84 @@ class State:
 
     def _add_bucket(self, name: str) -> Bucket:
         bucket = self.buckets[name] = Bucket(name, self.position, self.at)
+        self.bucket_names.add(name)
         return bucket
+
+    def _delete_bucket(self, command: DeleteBucket, index: int) -> AnyOutcome:
+        refusal = self._undeletable(command)
+        if refusal is not None:
+            return refusal
+        del self.buckets[command.bucket]
+        self.bucket_names.remove(command.bucket)
+        return BucketDeleted(command.bucket)
+
+    def _undeletable(self, command: DeleteBucket) -> Refused | None:
+        bucket = self.buckets.get(command.bucket)
+        if bucket is None:
+            return bucket_not_found(command.bucket)
+        if bucket.streams:
+            count = len(bucket.names)
+            return Refused("bucket_not_empty", f"the bucket has {count} streams: delete them first")
+        return None
+
+    def _settled(self, stream: Stream, command: SetAttributes | PublishSnapshot | Trim) -> AnyOutcome | None:
+        """What the command comes to without changing the stream; None if it changes it."""
+        if isinstance(command, PublishSnapshot):
+            return decide_publish(stream, command)
+        if isinstance(command, Trim):
+            return decide_trim(stream, command)
+        if command.attributes == (stream.attributes or NO_ATTRIBUTES):
+            return AttributesSet(stream.incarnation)
+        return None
+
+    def _change(self, command: SetAttributes | PublishSnapshot | Trim, index: int) -> AnyOutcome:
+        """Do one of the commands that change a stream beside its messages."""
+        stream = self._visible(command.bucket, command.stream, command.incarnation)
+        if isinstance(stream, Refused):
+            return stream
+        outcome = self._settled(stream, command)
+        if outcome is not None:
+            return outcome
+        bucket = self.buckets[command.bucket]
+        bucket.journal.enter(self.position, self.at)
+        if isinstance(command, PublishSnapshot):
+            return self._publish(bucket, stream, command, index)
+        if isinstance(command, Trim):
+            return self._trim(bucket, stream, command, index)
+        cleared = command.attributes == NO_ATTRIBUTES
+        stream.attributes = None if cleared else command.attributes
+        event = events.attributes(command.attributes)
+        bucket.journal.add(index, Kind.ATTRIBUTES, stream, stream.tail, event=event)
+        return AttributesSet(stream.incarnation)
+
+    def _publish(self, bucket: Bucket, stream: Stream, command: PublishSnapshot, index: int) -> AnyOutcome:
+        self._hide_snapshot(stream)
+        stream.snapshot = Snapshot(
+            command.offset, command.blob, command.content_type, command.size, command.digest
+        )
+        self.blobs[command.blob] = 1
+        event = events.snapshot(command)
+        bucket.journal.add(index, Kind.SNAPSHOT, stream, command.offset, event=event)
+        if command.trim and command.offset > stream.earliest:
+            self._trim(bucket, stream, command, index)
+        return published(stream, command.offset, command.digest)
+
+    def _trim(
+        self, bucket: Bucket, stream: Stream, command: Trim | PublishSnapshot, index: int
+    ) -> AnyOutcome:
+        stream.trim(command.offset)
+        bucket.journal.add(index, Kind.TRIM, stream, command.offset, event=events.trim(command))
+        return trimmed(stream)
+
+    def _hide_snapshot(self, stream: Stream) -> None:
+        if stream.snapshot is None:
+            return
+        blob = stream.snapshot.blob
+        stream.snapshot = None
+        self.blobs[blob] -= 1
+        if not self.blobs[blob]:
+            del self.blobs[blob]
+            self.released.append(blob)
 
     def _delete(self, command: Delete, index: int) -> AnyOutcome:
         stream = self._visible(command.bucket, command.stream, command.incarnation)
@@ -265,6 +444,8 @@ class State:
         bucket.journal.add(index, kind, stream, stream.tail)
         stream.gone = True
         stream.deadline = None
+        bucket.names.remove(stream.name)
+        self._hide_snapshot(stream)
         self._release(bucket, stream)
         return Ended(stream.incarnation)
 
@@ -277,7 +458,19 @@ class State:
             parent = ended.parent
             if parent is not None:
                 parent.fork_count -= 1
+                parent.trim(parent.earliest)
             ended = parent
+
+
+def _listed(stream: Stream) -> Listed:
+    return Listed(
+        stream.name,
+        stream.closed,
+        stream.content_type,
+        stream.tail,
+        stream.created_at,
+        stream.last_write_at,
+    )
 
 
 _APPLY: dict[type, Callable[[State, Any, int], AnyOutcome]] = {
@@ -287,4 +480,8 @@ _APPLY: dict[type, Callable[[State, Any, int], AnyOutcome]] = {
     Delete: State._delete,
     Expire: State._expire,
     Renew: State._renew,
+    DeleteBucket: State._delete_bucket,
+    SetAttributes: State._change,
+    PublishSnapshot: State._change,
+    Trim: State._change,
 }

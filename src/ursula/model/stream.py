@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from sys import intern
 
 from msgspec import Struct
+from sortedcontainers import SortedList
 
 from .commands import ForkPoint
 from .journal import Journal
 from .media_type import JSON, media_type_of
 from .messages import Messages
+from .outcomes import Snapshot
 
 MICROSECONDS = 1_000_000
 
@@ -25,11 +27,13 @@ class Stream:
     """One incarnation of a stream. `tail` is the offset after its last byte."""
 
     __slots__ = (
+        "attributes",
         "closed",
         "closed_by",
         "content_type",
         "created_at",
         "deadline",
+        "earliest",
         "expires_at",
         "fork",
         "fork_count",
@@ -43,6 +47,7 @@ class Stream:
         "parent",
         "producers",
         "record_base",
+        "snapshot",
         "stream_seq",
         "tail",
         "ttl_seconds",
@@ -70,6 +75,9 @@ class Stream:
         self.fork_offset = 0
         self.fork_count = 0
         self.gone = False
+        self.earliest = 0
+        self.snapshot: Snapshot | None = None
+        self.attributes: bytes | None = None
 
     @property
     def is_json(self) -> bool:
@@ -104,6 +112,15 @@ class Stream:
         self.tail = offset
         self.messages = Messages(offset)
         self.record_base = parent.record_at(offset)
+        self.earliest = parent.earliest
+        if parent.snapshot is not None and parent.snapshot.offset <= offset:
+            self.snapshot = parent.snapshot
+
+    def trim(self, offset: int) -> None:
+        """Begin at the offset from now on. What forks still share is kept until they end."""
+        self.earliest = max(self.earliest, offset)
+        if self.fork_count == 0 and self.earliest > self.messages.start:
+            self.record_base += self.messages.drop_before(self.earliest)
 
     def owner_of(self, offset: int) -> tuple["Stream", int]:
         """The stream in the chain of forks that holds the byte at the offset, and how far it may be read."""
@@ -117,6 +134,14 @@ class Stream:
         """How many messages lie before the offset."""
         owner, _ = self.owner_of(offset)
         return owner.record_base + owner.messages.count_before(offset)
+
+    def offset_of(self, record: int) -> int:
+        """Where the message with this ordinal begins; for the next one, the tail."""
+        stream = self
+        while record < stream.record_base and stream.parent is not None:
+            stream = stream.parent
+        index = record - stream.record_base
+        return stream.messages.ends[index - 1] if index else stream.messages.start
 
     def is_boundary(self, offset: int) -> bool:
         """Whether a message begins or ends at the offset."""
@@ -161,11 +186,12 @@ class Stream:
 class Bucket:
     """A namespace of streams, with one order for all that happens in it."""
 
-    __slots__ = ("created_at", "journal", "name", "position", "streams")
+    __slots__ = ("created_at", "journal", "name", "names", "position", "streams")
 
     def __init__(self, name: str, position: int, at: int) -> None:
         self.name = name
         self.position = position
         self.created_at = at
         self.streams: dict[str, Stream] = {}
+        self.names: SortedList[str] = SortedList()  # of the streams in sight; text order is byte order
         self.journal = Journal()

@@ -1,0 +1,41 @@
+"""Reading a JSON stream by the ordinals of its messages."""
+
+from .append import refused
+from .outcomes import RecordPage, Refused
+from .stream import Stream
+
+
+def read_records(
+    stream: Stream, record: int | None, tail_records: int | None, records_max: int, bytes_max: int
+) -> RecordPage | Refused:
+    """About `bytes_max` bytes of whole messages: from an ordinal on, or the last so many, or none."""
+    if not stream.is_json:
+        return refused("invalid_parameter", "only a JSON stream has records", stream)
+    first, following = stream.record_at(stream.earliest), stream.next_record
+    if record is None:
+        record = max(first, following - (tail_records or 0))
+    if record < first:
+        refusal = refused("record_trimmed", f"the first record is {first}", stream)
+        refusal.earliest = stream.earliest
+        return refusal
+    if record > following:
+        return refused("record_beyond_next", f"the next record is {following}", stream)
+    offset = stream.offset_of(record)
+    limit = stream.offset_of(min(following, record + records_max))
+    chunks: list[bytes] = []
+    next_offset = offset
+    if offset < limit:
+        next_offset = stream.read(offset, min(bytes_max, limit - offset), True, chunks)
+    return RecordPage(
+        stream.incarnation,
+        stream.content_type,
+        stream.media_type,
+        chunks,
+        offset,
+        next_offset,
+        stream.tail,
+        stream.closed,
+        record,
+        first,
+        following,
+    )
