@@ -249,3 +249,22 @@ def test_close_finishes_what_was_begun(open_log: Open) -> None:
         assert [append.result() for append in appends] == list(range(BASE + 1, BASE + 21))
 
     run(open_log, test)
+
+
+def test_the_measures_tell_what_the_log_holds(open_log: Open) -> None:
+    async def test(log: MemoryLog | FileLog) -> None:
+        for _ in range(20):
+            await log.append(b"x" * 500)
+        measures = log.measures
+        assert (measures.first, measures.tail) == (BASE, BASE + 20)
+        assert measures.size_bytes == log.size_bytes >= 10_000
+        if isinstance(log, FileLog):
+            assert measures.segment_count is not None
+            assert measures.segment_count > 1
+            assert measures.sync_seconds is not None
+            assert measures.sync_seconds.count == 20
+            assert measures.sync_seconds.total > 0
+        else:
+            assert measures.segment_count is measures.sync_seconds is None
+
+    run(open_log, test)

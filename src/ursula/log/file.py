@@ -23,6 +23,7 @@ from ursula.log.seam import (
     AppendUnknown,
     Entry,
     LogDamaged,
+    Measures,
     Trimmed,
 )
 from ursula.log.segment import Segment
@@ -95,6 +96,13 @@ class FileLog:
     def size_bytes(self) -> int:
         """Bytes in all segments, without room reserved in the last."""
         return sum(segment.length for segment in self._segments)
+
+    @property
+    def measures(self) -> Measures:
+        """What it holds now, and how long its syncs took."""
+        return Measures(
+            self.first, self._tail, self.size_bytes, len(self._segments), self._writer.sync_seconds
+        )
 
     async def append(self, payload: bytes) -> int:
         """Make the payload durable and return its position, or raise an AppendFailed."""

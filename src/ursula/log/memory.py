@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from weakref import WeakSet
 
 from ursula.log.follower import Follower
-from ursula.log.seam import GENERATION_SHIFT, AppendRetryable, Entry, Trimmed
+from ursula.log.seam import GENERATION_SHIFT, AppendRetryable, Entry, Measures, Trimmed
 
 
 class MemoryLog:
@@ -13,6 +13,7 @@ class MemoryLog:
     def __init__(self, generation: int = 1) -> None:
         self._base = self._tail = self._first = generation << GENERATION_SHIFT
         self._entries: list[Entry] = []
+        self._size_bytes = 0
         self._followers: WeakSet[Follower] = WeakSet()
         self._closed = False
 
@@ -29,7 +30,12 @@ class MemoryLog:
     @property
     def size_bytes(self) -> int:
         """Bytes of all payloads that are kept."""
-        return sum(len(entry.payload) for entry in self._entries)
+        return self._size_bytes
+
+    @property
+    def measures(self) -> Measures:
+        """What it holds now. It has no files, and nothing to sync."""
+        return Measures(self._first, self._tail, self._size_bytes, None, None)
 
     async def append(self, payload: bytes) -> int:
         """Keep the payload and return its position."""
@@ -38,6 +44,7 @@ class MemoryLog:
         self._tail += 1
         entry = Entry(self._tail, payload)
         self._entries.append(entry)
+        self._size_bytes += len(payload)
         for follower in self._followers:
             follower.offer(entry)
         return entry.position
@@ -58,7 +65,9 @@ class MemoryLog:
         """Forget the entries at or below a position."""
         upto = min(upto, self._tail)
         if upto > self._first:
-            del self._entries[: upto - self._first]
+            count = upto - self._first
+            self._size_bytes -= sum(len(entry.payload) for entry in self._entries[:count])
+            del self._entries[:count]
             self._first = upto
 
     async def close(self) -> None:

@@ -7,6 +7,8 @@ generation x 2^40 + the log's own number, so positions never repeat or go back.
 from collections.abc import AsyncIterator
 from typing import NamedTuple, Protocol
 
+from ursula.tally import Tally
+
 GENERATION_SHIFT = 40
 
 
@@ -17,12 +19,27 @@ class Entry(NamedTuple):
     payload: bytes
 
 
+class Measures(NamedTuple):
+    """What a log holds and how it fares, for an operator to see. Not every log has segments and syncs."""
+
+    first: int
+    tail: int
+    size_bytes: int
+    segment_count: int | None
+    sync_seconds: Tally | None
+
+
 class Log(Protocol):
     """Where commands are kept in order. `append` may be called again before the last one returned."""
 
     @property
     def known_tail(self) -> int | None:
         """`tail()` where it is known without asking anyone (one node), else None."""
+        ...
+
+    @property
+    def measures(self) -> Measures:
+        """What it holds now, as far as this node knows."""
         ...
 
     async def append(self, payload: bytes) -> int:

@@ -5,6 +5,7 @@ its last synced length and the log goes on in a new segment, whose header says w
 Blocking, and used by one thread at a time.
 """
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -18,6 +19,9 @@ from ursula.log.record import (
 from ursula.log.recovery import Recovered
 from ursula.log.seam import GENERATION_SHIFT, AppendRefused, AppendRetryable, AppendUnknown
 from ursula.log.segment import Segment, create_segment, segment_path
+from ursula.tally import Tally
+
+SYNC_SECONDS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class Writer:
@@ -36,6 +40,7 @@ class Writer:
         # A sealed segment takes no more records: its successor's header may already be on the disk.
         self._sealed = not found.segments or found.segments[-1].header.generation < generation
         self._stopped: str | None = None
+        self.sync_seconds = Tally(SYNC_SECONDS)
         self.announce: Callable[[Segment], None] = found.segments.append
 
     @property
@@ -96,7 +101,9 @@ class Writer:
         try:
             self._disk.write(file, record, self._end)
             written = True
+            began = time.perf_counter()
             self._disk.sync(file)
+            self.sync_seconds.add(time.perf_counter() - began)
         except OSError as error:
             self._abandon(file, error)
             if written and self._sealed:
