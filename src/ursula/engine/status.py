@@ -1,0 +1,33 @@
+"""What a group tells an operator: plain values, which could come from another process."""
+
+from typing import NamedTuple
+
+from ..tally import Tally
+
+
+class GroupStatus(NamedTuple):
+    """A group as it is now, and what it has written since it started."""
+
+    number: int
+    recovered: bool
+    first: int
+    tail: int
+    applied: int
+    log_bytes: int
+    log_segment_count: int | None
+    sync_seconds: Tally | None
+    batch_commands: Tally
+    batch_bytes: Tally
+    append_bytes: int
+    append_messages: int
+    entries_unavailable: int
+    entries_unknown: int
+    pending_commands: int
+    watcher_count: int
+    bucket_count: int
+    stream_count: int
+
+    @property
+    def lag(self) -> int:
+        """How many positions are durable and not applied yet."""
+        return max(0, self.tail - self.applied)

@@ -1,0 +1,105 @@
+"""Where the bytes are: a walk over all buckets and streams in small steps, between which others go on.
+
+It is as of no single moment: what changes while it walks is counted as it was found.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from heapq import heappush, heapreplace, nlargest
+from itertools import islice
+from typing import NamedTuple
+
+from sortedcontainers import SortedList
+
+from ..model.state import State
+from ..model.stream import Bucket
+
+SLICE_SECONDS = 0.002
+PIECE = 256
+LARGEST_COUNT = 100
+
+
+class HotStream(NamedTuple):
+    """A stream with bytes in memory."""
+
+    hot_bytes: int
+    bucket: str
+    stream: str
+
+
+class Survey(NamedTuple):
+    """All bytes in memory, when the oldest of them came (microseconds), and the streams with the most."""
+
+    hot_bytes: int
+    oldest_at: int | None
+    largest: list[HotStream]
+
+
+async def survey(state: State) -> Survey:
+    """Walk over everything."""
+    hot_bytes = 0
+    oldest_at = None
+    largest: list[HotStream] = []
+    turn = _Turn()
+    async for bucket in _buckets(state, turn):
+        journal = bucket.journal
+        hot_bytes += journal.byte_count
+        if journal.ats and (oldest_at is None or journal.ats[0] < oldest_at):
+            oldest_at = journal.ats[0]
+        for names in _pieces(bucket.names):
+            for name in names:
+                stream = bucket.streams[name]
+                size = stream.tail - stream.messages.start
+                if len(largest) < LARGEST_COUNT:
+                    if size:
+                        heappush(largest, HotStream(size, bucket.name, name))
+                elif size > largest[0].hot_bytes:
+                    heapreplace(largest, HotStream(size, bucket.name, name))
+            await turn.end()
+    return Survey(hot_bytes, oldest_at, nlargest(LARGEST_COUNT, largest))
+
+
+async def hot_bytes(state: State) -> int:
+    """All bytes in memory: those that streams show, and those that only their bucket's feed still has."""
+    turn = _Turn()
+    return sum([bucket.journal.byte_count async for bucket in _buckets(state, turn)])
+
+
+def merged(surveys: list[Survey]) -> Survey:
+    """Several groups as one."""
+    oldest = [found.oldest_at for found in surveys if found.oldest_at is not None]
+    return Survey(
+        sum(found.hot_bytes for found in surveys),
+        min(oldest, default=None),
+        nlargest(LARGEST_COUNT, [stream for found in surveys for stream in found.largest]),
+    )
+
+
+class _Turn:
+    """Lets others go on when its time is up."""
+
+    def __init__(self) -> None:
+        self._ends_at = time.perf_counter() + SLICE_SECONDS
+
+    async def end(self) -> None:
+        if time.perf_counter() > self._ends_at:
+            await asyncio.sleep(0)
+            self._ends_at = time.perf_counter() + SLICE_SECONDS
+
+
+async def _buckets(state: State, turn: _Turn) -> AsyncIterator[Bucket]:
+    for names in _pieces(state.bucket_names):
+        for name in names:
+            bucket = state.buckets.get(name)
+            if bucket is not None:  # it was there when the piece was taken
+                yield bucket
+        await turn.end()
+
+
+def _pieces(names: "SortedList[str]") -> Iterator[list[str]]:
+    """The names in order, some at a time; they may change in between."""
+    after = ""
+    while piece := list(islice(names.irange(after, inclusive=(False, True)), PIECE)):
+        yield piece
+        after = piece[-1]

@@ -1,0 +1,110 @@
+"""Where the bytes are: right, also while streams come and go, and never in anyone's way."""
+
+import asyncio
+import time
+
+from tests.engine.driving import BEGIN, run
+
+from ursula.engine.survey import LARGEST_COUNT, HotStream, Survey, hot_bytes, merged, survey
+from ursula.model.commands import AnyCommand, Append, Create, Delete, PublishSnapshot
+from ursula.model.state import State
+
+
+def filled(sizes: dict[tuple[str, str], int]) -> State:
+    """A state with streams of these sizes, all made in one log entry."""
+    state = State(0)
+    commands: list[AnyCommand] = []
+    for (bucket, stream), size in sizes.items():
+        commands.append(Create(bucket, stream, "text/plain", make_bucket=True))
+        if size:
+            commands.append(Append(bucket, stream, (b"x" * size,), "text/plain"))
+    state.begin(1, BEGIN)
+    state.apply_all(commands)
+    return state
+
+
+def test_the_largest_streams_come_first_and_empty_ones_not_at_all() -> None:
+    async def session() -> None:
+        state = filled({("a", "one"): 1, ("a", "ten"): 10, ("b", "five"): 5, ("b", "none"): 0})
+        found = await survey(state)
+        assert found.largest == [
+            HotStream(10, "a", "ten"),
+            HotStream(5, "b", "five"),
+            HotStream(1, "a", "one"),
+        ]
+        assert found.oldest_at == BEGIN
+        assert found.hot_bytes == await hot_bytes(state) >= 16
+
+    run(session())
+
+
+def test_only_so_many_are_named() -> None:
+    async def session() -> None:
+        state = filled({("many", f"{number:04}"): number for number in range(3 * LARGEST_COUNT)})
+        found = await survey(state)
+        assert [stream.hot_bytes for stream in found.largest] == [
+            3 * LARGEST_COUNT - 1 - place for place in range(LARGEST_COUNT)
+        ]
+
+    run(session())
+
+
+def test_nothing_has_no_bytes() -> None:
+    async def session() -> None:
+        assert await survey(State(0)) == Survey(0, None, [])
+        assert await hot_bytes(State(0)) == 0
+
+    run(session())
+
+
+def test_what_was_trimmed_is_no_longer_the_streams_but_still_in_memory() -> None:
+    async def session() -> None:
+        state = filled({("a", "trimmed"): 100, ("a", "ended"): 50})
+        before = await hot_bytes(state)
+        state.begin(2, BEGIN)
+        state.apply_all(
+            [
+                PublishSnapshot("a", "trimmed", 100, "blob", "text/plain", 1, "digest", trim=True),
+                Delete("a", "ended"),
+            ]
+        )
+        found = await survey(state)
+        assert found.largest == []
+        assert found.hot_bytes >= before
+
+    run(session())
+
+
+def test_groups_are_put_together() -> None:
+    first = Survey(10, 7, [HotStream(10, "a", "s")])
+    second = Survey(20, 5, [HotStream(15, "b", "t"), HotStream(5, "b", "u")])
+    assert merged([first, second, Survey(0, None, [])]) == Survey(
+        30, 5, [HotStream(15, "b", "t"), HotStream(10, "a", "s"), HotStream(5, "b", "u")]
+    )
+
+
+def test_others_go_on_while_it_walks_and_may_change_everything() -> None:
+    async def session() -> None:
+        state = filled(
+            {(f"bucket-{number % 300}", f"stream-{number}"): 1 + number % 7 for number in range(60_000)}
+        )
+        walk = asyncio.create_task(survey(state))
+        gaps, turns, last = [], 0, time.perf_counter()
+        while not walk.done():
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            gaps.append(now - last)
+            state.begin(2 + turns, BEGIN)
+            state.apply_all(
+                [
+                    Delete(f"bucket-{turns % 300}", f"stream-{turns}"),
+                    Create("added", f"{turns}", "text/plain", make_bucket=True),
+                ]
+            )
+            turns += 1
+            last = time.perf_counter()
+        assert turns > 3
+        assert sorted(gaps)[-len(gaps) // 10] < 0.02
+        assert len((await walk).largest) == LARGEST_COUNT
+
+    run(session())
