@@ -1,0 +1,119 @@
+"""The asynchronous client: a server, its buckets and its streams. What they do is in the operations."""
+
+from collections.abc import AsyncGenerator
+from types import TracebackType
+from typing import Self
+
+from . import appends, attrs, bootstrap, buckets, feeds, reads, records, snapshots, streams, tail, target
+from .address import StreamAddress
+from .async_producer import AsyncProducer
+from .awaiting import AwaitingShell, awaiting, iterating
+from .buckets import BucketInfo
+from .delivery import Numbering
+from .outbox import Batching
+from .retry import FOREVER, Patience
+from .target import BucketTarget, StreamTarget
+from .transport import DEFAULT_URL, TIMEOUT_SECONDS, Wiring
+
+
+class AsyncStream(StreamTarget):
+    """One stream."""
+
+    shell: AwaitingShell
+
+    create = awaiting(streams.create)
+    close = awaiting(streams.close)
+    delete = awaiting(streams.delete)
+    head = awaiting(target.head)
+
+    append = awaiting(appends.append)
+    append_json = awaiting(appends.append_json)
+    append_batch = awaiting(appends.append_batch)
+
+    read = awaiting(reads.read)
+    read_all = iterating(reads.read_all)
+    tail = iterating(tail.tail)
+    records = iterating(records.records)
+
+    attributes = awaiting(attrs.attributes)
+    set_attributes = awaiting(attrs.set_attributes)
+    clear_attributes = awaiting(attrs.clear_attributes)
+
+    publish_snapshot = awaiting(snapshots.publish_snapshot)
+    read_snapshot = awaiting(snapshots.read_snapshot)
+    latest_snapshot = awaiting(snapshots.latest_snapshot)
+    save_snapshot = awaiting(snapshots.save_snapshot)
+    delete_snapshot = awaiting(snapshots.delete_snapshot)
+    trim = awaiting(snapshots.trim)
+    bootstrap = iterating(bootstrap.bootstrap)
+
+    def producer(
+        self,
+        producer_id: str | None = None,
+        *,
+        epoch: int | None = None,
+        auto_claim: bool = True,
+        batching: Batching | None = None,
+    ) -> AsyncProducer:
+        """A producer for this stream. One with a name takes over from an earlier one of that name."""
+        numbering = Numbering(producer_id, epoch, auto_claim)
+        return AsyncProducer(self, self.shell, numbering, batching or Batching())
+
+
+class AsyncBucket(BucketTarget):
+    """One bucket."""
+
+    shell: AwaitingShell
+
+    create = awaiting(buckets.create_bucket)
+    info = awaiting(buckets.bucket_info)
+    delete = awaiting(buckets.delete_bucket)
+    streams = iterating(buckets.list_streams)
+    feed = iterating(feeds.feed)
+    feed_page = awaiting(feeds.feed_page)
+
+
+class AsyncClient:
+    """A server to talk to; its connections are kept and used again. Use it with `async with`."""
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        auth: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+        patience: Patience | None = None,
+        live_patience: Patience = FOREVER,
+    ) -> None:
+        self._shell = AwaitingShell(Wiring(url, auth, timeout))
+        self._patience = patience or Patience()
+        self._live_patience = live_patience
+
+    def stream(self, name: str | StreamAddress, content_type: str | None = None) -> AsyncStream:
+        """A stream, as in `bucket/stream`; it need not exist. Its type is asked for unless it is given."""
+        address = StreamAddress.parse(name) if isinstance(name, str) else name
+        stream = AsyncStream(address, self._patience, self._live_patience, content_type)
+        stream.shell = self._shell
+        return stream
+
+    def bucket(self, name: str) -> AsyncBucket:
+        """A bucket; it need not exist."""
+        bucket = AsyncBucket(name, self._patience, self._live_patience)
+        bucket.shell = self._shell
+        return bucket
+
+    def buckets(self) -> AsyncGenerator[BucketInfo, None]:
+        """All buckets, by name."""
+        return self._shell.iterate(buckets.list_buckets(self._patience))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._shell.http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,93 @@
+"""What a producer has yet to send: messages in order, taken out in batches."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from .delivery import Framing
+
+FutureT = TypeVar("FutureT")
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How messages are put together: a batch goes when it is full or its first message has waited so long.
+
+    One request is under way at a time, so what comes meanwhile is a batch even without any waiting.
+    """
+
+    linger_seconds: float = 0.005
+    batch_bytes: int = 1 << 20
+    batch_messages: int = 512
+    queue_bytes: int = 16 << 20
+    framing: Framing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pending(Generic[FutureT]):
+    """A message and who waits for it."""
+
+    payload: bytes
+    future: FutureT
+
+
+class Outbox(Generic[FutureT]):
+    """Messages that wait to be sent."""
+
+    def __init__(self, batching: Batching) -> None:
+        self._batching = batching
+        self._pending: deque[Pending[FutureT]] = deque()
+        self._bytes = 0
+        self._oldest_at = 0.0
+        self.hurry = False
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a sender should wait before it adds more."""
+        return self._bytes >= self._batching.queue_bytes
+
+    def add(self, payload: bytes, future: FutureT, now: float) -> None:
+        """Queue a message."""
+        if not self._pending:
+            self._oldest_at = now
+        self._pending.append(Pending(payload, future))
+        self._bytes += len(payload)
+
+    def due_in(self, now: float) -> float | None:
+        """How many seconds until a batch should go; None if there is nothing to send."""
+        batching = self._batching
+        if not self._pending:
+            return None
+        if self.hurry or self._bytes >= batching.batch_bytes or len(self) >= batching.batch_messages:
+            return 0.0
+        return max(0.0, self._oldest_at + batching.linger_seconds - now)
+
+    def take(
+        self, messages_max: int | None, starts: Callable[[FutureT], bool], now: float
+    ) -> list[Pending[FutureT]]:
+        """The next batch, without what was cancelled before it `starts`."""
+        most = self._batching.batch_messages if messages_max is None else messages_max
+        batch: list[Pending[FutureT]] = []
+        size = 0
+        while self._pending and len(batch) < most:
+            payload = self._pending[0].payload
+            if batch and size + len(payload) > self._batching.batch_bytes:
+                break
+            pending = self._pending.popleft()
+            self._bytes -= len(payload)
+            if starts(pending.future):
+                size += len(payload)
+                batch.append(pending)
+        self._oldest_at = now
+        return batch
+
+    def take_all(self) -> list[Pending[FutureT]]:
+        """Everything that waits, because none of it will be sent."""
+        pending = list(self._pending)
+        self._pending.clear()
+        self._bytes = 0
+        return pending

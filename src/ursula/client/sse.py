@@ -1,0 +1,58 @@
+"""Server-sent events, decoded from pieces that are cut anywhere."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event: its name and its lines, joined."""
+
+    name: str
+    data: str
+
+    def fields(self) -> dict[str, Any]:
+        """Its data as a JSON object."""
+        fields: dict[str, Any] = json.loads(self.data)
+        return fields
+
+
+class EventReader:
+    """Takes pieces of an event stream and gives out the events that are whole."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._name = ""
+        self._lines: list[bytes] = []
+
+    def feed(self, piece: bytes) -> list[Event]:
+        """The events that this piece completes."""
+        self._pieces.append(piece)
+        # A carriage return at the end may be half of a line end: the next piece tells.
+        if not _LINE_END.search(piece, 0, len(piece) - piece.endswith(b"\r")) and not self._half_ended():
+            return []
+        data = b"".join(self._pieces)
+        kept = data.endswith(b"\r")
+        *lines, rest = _LINE_END.split(data[:-1] if kept else data)
+        self._pieces = [rest + b"\r" if kept else rest]
+        return [event for line in lines if (event := self._take(line)) is not None]
+
+    def _half_ended(self) -> bool:
+        return len(self._pieces) > 1 and self._pieces[-2].endswith(b"\r")
+
+    def _take(self, line: bytes) -> Event | None:
+        if line:
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if name == b"data":
+                self._lines.append(value)
+            elif name == b"event":
+                self._name = value.decode()
+            return None
+        name_before, lines = self._name, self._lines
+        self._name, self._lines = "", []
+        return Event(name_before or "message", b"\n".join(lines).decode()) if lines else None

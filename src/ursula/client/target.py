@@ -1,0 +1,59 @@
+"""What an operation on a stream or bucket needs to know: its name and how patient to be."""
+
+from collections.abc import Mapping
+
+from .address import StreamAddress
+from .results import StreamInfo
+from .retry import FOREVER, Patience, perform
+from .steps import Answer, Request, Steps
+
+
+class StreamTarget:
+    """A stream, and what is remembered about it."""
+
+    def __init__(
+        self,
+        address: StreamAddress,
+        patience: Patience,
+        live_patience: Patience = FOREVER,
+        content_type: str | None = None,
+    ) -> None:
+        self.address = address
+        self.patience = patience
+        self.live_patience = live_patience
+        self.content_type = content_type
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.address}>"
+
+
+class BucketTarget:
+    """A bucket."""
+
+    def __init__(self, name: str, patience: Patience, live_patience: Patience = FOREVER) -> None:
+        self.name = name
+        self.patience = patience
+        self.live_patience = live_patience
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+def head(target: StreamTarget) -> Steps[StreamInfo]:
+    """What the stream is now; this does not renew its lifetime."""
+    request = Request("HEAD", target.address.path, repeatable=True)
+    info = StreamInfo.of((yield from perform(request, target.patience)))
+    target.content_type = info.content_type
+    return info
+
+
+def content_type_of(target: StreamTarget) -> Steps[str]:
+    """The stream's content type, which the server is asked for once."""
+    if target.content_type is None:
+        yield from head(target)
+    return target.content_type or ""
+
+
+def get(target: StreamTarget, path: str, params: Mapping[str, str] | None = None) -> Steps[Answer]:
+    """The answer to a GET, which may always be repeated."""
+    return (yield from perform(Request("GET", path, params or {}, repeatable=True), target.patience))
