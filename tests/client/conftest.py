@@ -1,0 +1,67 @@
+"""Both clients, and names that no other test uses."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from typing import Any
+
+import httpx
+import pytest
+from tests.client.driven import driven
+from tests.client.proxy import Proxy
+from tests.server import Server
+
+from ursula.client import AsyncClient, Client, Patience
+
+Connect = Callable[..., Client]
+
+BUCKET = "clients"
+QUICK = Patience(first_seconds=0.01, longest_seconds=0.05, give_up_seconds=5)
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def bucket(server: Server) -> str:
+    """A bucket for the streams of these tests."""
+    httpx.put(f"{server.url}/{BUCKET}").raise_for_status()
+    return BUCKET
+
+
+@pytest.fixture
+def name(bucket: str) -> str:
+    """The name of a stream that no other test uses."""
+    return f"{bucket}/stream-{next(_numbers)}"
+
+
+@pytest.fixture(params=["blocking", "awaiting"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    """Makes clients of one kind, which are closed after the test."""
+    with ExitStack() as stack:
+        if request.param == "blocking":
+
+            def make(url: str, **options: Any) -> Client:
+                return stack.enter_context(Client(url, **{"patience": QUICK, **options}))
+        else:
+            loop = asyncio.new_event_loop()
+            stack.callback(loop.close)
+
+            def make(url: str, **options: Any) -> Client:
+                client = AsyncClient(url, **{"patience": QUICK, **options})
+                return stack.enter_context(driven(client, loop))
+
+        yield make
+
+
+@pytest.fixture
+def client(connect: Connect, server: Server) -> Client:
+    """A client of the shared server."""
+    return connect(server.url)
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    """A proxy before the shared server."""
+    with Proxy(server) as running:
+        yield running
