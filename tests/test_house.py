@@ -1,4 +1,4 @@
-"""Dependencies point one way: http -> engine -> {model, log}. The table below is the rule."""
+"""Dependencies point one way: http -> engine -> {model, log, cold}. The table below is the rule."""
 
 import ast
 import sys
@@ -10,6 +10,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "ursula"
 
 MODEL_VALUES = {
+    "ursula.model.attributes",
     "ursula.model.commands",
     "ursula.model.entry",
     "ursula.model.json_messages",
@@ -23,10 +24,12 @@ MODEL_VALUES = {
 ALLOWED = {
     "model": {"ursula.model"},
     "log": {"ursula.log", "ursula.tally"},
-    "engine": {"ursula.engine", "ursula.model", "ursula.log.seam", "ursula.tally"},
+    "cold": {"ursula.cold"},
+    "engine": {"ursula.engine", "ursula.model", "ursula.log.seam", "ursula.cold", "ursula.tally"},
     "http": {
         "ursula.http",
         "ursula.engine",
+        "ursula.cold.blobs",
         "ursula.config",
         "ursula.log.seam",
         "ursula.logs",
@@ -103,8 +106,8 @@ def test_every_room_has_a_row_in_the_table() -> None:
     assert rooms <= ALLOWED.keys()
 
 
-def test_the_model_needs_only_the_standard_library_and_msgspec() -> None:
-    known = sys.stdlib_module_names | {"ursula", "msgspec"}
+def test_the_model_needs_only_the_standard_library_and_two_libraries() -> None:
+    known = sys.stdlib_module_names | {"ursula", "msgspec", "sortedcontainers"}
     foreign = [
         f"{found.where} imports {found.module}"
         for path in files_of("model")

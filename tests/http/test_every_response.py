@@ -146,7 +146,7 @@ def test_only_configured_origins_are_let_in(start_server: StartServer, path: str
     [
         ("/v1/stream/x", METHODS),
         ("/bucket/x", METHODS),
-        ("/bucket", {"PUT", "OPTIONS"}),
+        ("/bucket", {"GET", "PUT", "DELETE", "OPTIONS"}),
         ("/healthz", {"GET", "HEAD", "OPTIONS"}),
         ("/readyz/local", {"GET", "HEAD", "OPTIONS"}),
     ],

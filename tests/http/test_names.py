@@ -50,7 +50,6 @@ def test_a_flat_path_that_names_no_stream_is_400(server: Server, name: str, meth
         ("a%00", "invalid_stream_id"),
         ("..", "invalid_stream_id"),
         ("", "invalid_stream_id"),
-        ("streams", "invalid_stream_id"),
         ("a/b", "invalid_stream_id"),
         ("a%2Fb", "invalid_stream_id"),
         ("a/unknown", "invalid_stream_id"),
@@ -117,7 +116,11 @@ def test_streams_and_ids_with_slashes_are_reachable_on_flat_paths_only(
 ) -> None:
     make(api, "/v1/stream/flatbucket/streams", TEXT, b"x")
     make(api, "/v1/stream/flatbucket/a/b", TEXT, b"y")
-    assert ask(server, "GET", "/flatbucket/streams").status == 400
+    for method in ("PUT", "POST"):
+        answer = ask(server, method, "/flatbucket/streams", "Content-Type: text/plain", body=b"x")
+        assert (answer.status, answer.code) == (400, "invalid_stream_id")
+    assert ask(server, "DELETE", "/flatbucket/streams").status == 405
+    assert content(api, "/v1/stream/flatbucket/streams") == b"x"
     assert ask(server, "GET", "/flatbucket/a/b").status == 400
     assert content(api, "/v1/stream/flatbucket/a/b") == b"y"
 

@@ -15,12 +15,26 @@ from collections.abc import Callable, Sequence
 
 from ..log.seam import AppendFailed, AppendUnknown, Log
 from ..model import entry as entries
-from ..model.commands import AnyCommand, Append, Create, CreateBucket, Expire
-from ..model.outcomes import AnyOutcome, Appended, Created, Description, Ended, Page, Refused
+from ..model.commands import AnyCommand, Append, Create, CreateBucket, DeleteBucket, Expire
+from ..model.outcomes import (
+    AnyOutcome,
+    Appended,
+    BucketDescription,
+    Created,
+    Description,
+    Ended,
+    FeedPage,
+    Listing,
+    Page,
+    RecordPage,
+    Refused,
+)
 from ..model.state import State
 from .clock import Clock
+from .counts import Counts
 from .expiry import Expiry
 from .failures import Failure, OutcomeUnknown, Unavailable
+from .status import GroupStatus
 from .watchers import Watchers
 
 BATCH_COMMANDS_MAX = 1024
@@ -35,10 +49,13 @@ logger = logging.getLogger(__name__)
 class Batch:
     """Commands on their way through the log, with those who wait for them."""
 
-    __slots__ = ("at", "commands", "dones", "payload")
+    __slots__ = ("at", "body_bytes", "commands", "dones", "payload")
 
-    def __init__(self, at: int, commands: list[AnyCommand], dones: list[Done | None], payload: bytes) -> None:
+    def __init__(
+        self, at: int, commands: list[AnyCommand], dones: list[Done | None], body_bytes: int, payload: bytes
+    ) -> None:
         self.at = at
+        self.body_bytes = body_bytes
         self.commands = commands
         self.dones = dones
         self.payload = payload
@@ -47,16 +64,25 @@ class Batch:
 class Group:
     """One log and one state machine."""
 
-    def __init__(self, number: int, log: Log, clock: Clock, start: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        log: Log,
+        clock: Clock,
+        start: int,
+        on_released: Callable[[list[str]], None] | None = None,
+    ) -> None:
         self.number = number
         self.log = log
         self.state = State(number)
         self.applied = start
         self.watchers = Watchers()
+        self.counts = Counts()
         self.recovered = False
         self.replay_target = start
         self._start = start
         self._clock = clock
+        self._on_released = on_released
         self._expiry = Expiry(self.state)
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._proposer = secrets.randbits(63)
@@ -122,6 +148,30 @@ class Group:
             return 1.0 if self.recovered else 0.0
         return min(1.0, (self.applied - self._start) / span)
 
+    def status(self) -> GroupStatus:
+        """What an operator may see."""
+        log, counts, state = self.log.measures, self.counts, self.state
+        return GroupStatus(
+            self.number,
+            self.recovered,
+            log.first,
+            log.tail,
+            self.applied,
+            log.size_bytes,
+            log.segment_count,
+            log.sync_seconds,
+            counts.batch_commands,
+            counts.batch_bytes,
+            counts.append_bytes,
+            counts.append_messages,
+            counts.entries_unavailable,
+            counts.entries_unknown,
+            self._proposed - self._finished,
+            len(self.watchers),
+            len(state.buckets),
+            state.stream_count,
+        )
+
     # Writing
 
     def propose(self, command: AnyCommand, done: Done, size: int = 0, unsplit: str | None = None) -> None:
@@ -133,11 +183,13 @@ class Group:
         if self._stopping or not self.recovered:
             done(Unavailable("the server is stopping" if self._stopping else "the log is being replayed"))
             return
-        if self._expiry.heap and not isinstance(command, CreateBucket):
+        if self._expiry.heap and not isinstance(command, CreateBucket | DeleteBucket):
             overdue = self._overdue(command)
             if overdue is not None:
                 self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, unsplit)), 0)
                 return
+        if isinstance(command, DeleteBucket):
+            self._expiry_tick()  # what has expired does not keep a bucket
         outcome = self.state.look(command, unsplit)
         if outcome is None:
             self._enqueue(command, done, size)
@@ -195,6 +247,7 @@ class Group:
                 self._in_flight.remove(batch)
                 self._fail(batch, error)
             else:
+                self.counts.committed(batch.commands, batch.body_bytes, len(batch.payload))
                 if self._log_fails:
                     self._log_fails = False
                     logger.info("the log takes entries again")
@@ -209,16 +262,22 @@ class Group:
             count = _fitting(commands)
         self._commands, self._dones = commands[count:], dones[count:]
         del commands[count:], dones[count:]
-        self._gathered_bytes = sum(map(_size, self._commands))
+        left_bytes = sum(map(_size, self._commands))
+        body_bytes, self._gathered_bytes = max(0, self._gathered_bytes - left_bytes), left_bytes
         at = self._clock()
-        return Batch(at, commands, dones, entries.encode(self._proposer, at, commands))
+        return Batch(at, commands, dones, body_bytes, entries.encode(self._proposer, at, commands))
 
     def _fail(self, batch: Batch, error: AppendFailed) -> None:
         if not self._log_fails:
             self._log_fails = True
             logger.error("the log does not take entries: %s", error)
-        kind = OutcomeUnknown if isinstance(error, AppendUnknown) else Unavailable
-        self._finish(batch.dones, [kind(str(error))] * len(batch.dones))
+        if isinstance(error, AppendUnknown):
+            self.counts.entries_unknown += 1
+            failure: Failure = OutcomeUnknown(str(error))
+        else:
+            self.counts.entries_unavailable += 1
+            failure = Unavailable(str(error))
+        self._finish(batch.dones, [failure] * len(batch.dones))
 
     # Applying
 
@@ -252,13 +311,19 @@ class Group:
             self._run_waiting()
         if self._touched:
             touched, self._touched = self._touched, {}
-            for incarnation in touched:
-                self.watchers.wake(incarnation)
+            for watched in touched:
+                self.watchers.wake(watched)
+        if state.released:
+            released, state.released = state.released, []
+            if self._on_released is not None:
+                self._on_released(released)
 
     def _note(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
         """Take note of what the engine must know: streams with a deadline, ended ones, watched ones."""
         watched = bool(self.watchers)
         for command, outcome in zip(commands, outcomes, strict=True):
+            if watched:
+                self._touched[bucket_key(command.bucket)] = None
             if type(outcome) is Appended:
                 if watched:
                     self._touched[outcome.incarnation] = None
@@ -339,6 +404,36 @@ class Group:
         """What a stream is, from the applied state."""
         return self.state.describe(bucket, name, incarnation)
 
+    def read_records(
+        self,
+        bucket: str,
+        name: str,
+        record: int | None,
+        tail_records: int | None,
+        records_max: int,
+        bytes_max: int,
+        incarnation: str | None = None,
+        offset: int | None = None,
+    ) -> RecordPage | Refused:
+        """Messages of a JSON stream by their ordinals, from the applied state."""
+        return self.state.read_records(
+            bucket, name, record, tail_records, records_max, bytes_max, incarnation, offset
+        )
+
+    def read_feed(
+        self, bucket: str, after: int | None, until: int | None, bytes_max: int
+    ) -> FeedPage | Refused:
+        """What happened in a bucket after a position, from the applied state."""
+        return self.state.read_feed(bucket, after, until, bytes_max)
+
+    def describe_bucket(self, bucket: str) -> BucketDescription | Refused:
+        """What a bucket is, from the applied state."""
+        return self.state.describe_bucket(bucket)
+
+    def list_streams(self, bucket: str, prefix: str, after: str, count: int) -> Listing | Refused:
+        """A page of a bucket's streams, from the applied state."""
+        return self.state.list_streams(bucket, prefix, after, count)
+
     def is_overdue(self, bucket: str, name: str) -> bool:
         """Whether the stream's deadline has passed and its end is not applied yet."""
         return bool(self._expiry.heap) and self._expiry.overdue(bucket, name, self._clock()) is not None
@@ -382,6 +477,11 @@ class Group:
         if next_look is not None:
             delay = min(max(next_look - now, 1000) / 1_000_000, 3600.0)
             self._expiry_timer = asyncio.get_running_loop().call_later(delay, self._expiry_tick)
+
+
+def bucket_key(bucket: str) -> str:
+    """The key under which a bucket is watched; no incarnation of a stream looks like it."""
+    return f"/{bucket}"
 
 
 def _size(command: AnyCommand) -> int:

@@ -1,34 +1,64 @@
-"""From a request to its handler. Nothing sits between a request and the group but this table."""
+"""From a request to its handler. Nothing sits between a request and the group but these tables."""
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import quote
 
 from ..config import Settings
 from ..engine.node import Node
+from .attributes import get_attributes, put_attributes
+from .batch import append_batch
 from .bodies import Bodies
+from .bootstrap import get_bootstrap
+from .buckets import create_bucket, delete_bucket, get_bucket, list_streams
 from .cors import Cors
 from .errors import Problem
 from .exchange import Exchange
 from .headers import take_headers
 from .health import ROUTES as HEALTH_ROUTES
 from .live import Ending
-from .long_poll import answer_long_poll
-from .names import FLAT_PREFIX, RESERVED_BUCKETS, parse_stream_path
-from .query import Live, parse_read_query
-from .reads import answer_now, head_stream, read_stream
+from .modes import get_stream
+from .names import FLAT_PREFIX, RESERVED_BUCKETS, RESERVED_STREAM, Target, parse_stream_path
+from .operations import ROUTES as OPERATION_ROUTES
+from .reads import head_stream
 from .rsgi import Watcher
-from .sse import FanOut, answer_sse
-from .tokens import parse_offset
-from .writes import AppendRequest, CreateRequest, create_bucket, delete_stream
+from .snapshots import delete_snapshot, get_snapshot, publish_snapshot, put_retention
+from .sse import FanOut
+from .traffic import BUCKET, PREFLIGHT, ROUTE_OF_PART, ROUTE_OF_SERVER, STREAMS, UNKNOWN, Traffic
+from .writes import AppendRequest, CreateRequest, delete_stream
 
-STREAM_METHODS = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
-BUCKET_METHODS = "PUT, OPTIONS"
-HEALTH_METHODS = "GET, HEAD, OPTIONS"
+Handler = Callable[[Exchange], None]
 
-_EXCHANGES = {"POST": AppendRequest, "PUT": CreateRequest}
-_ANSWERS = {Live.NO: answer_now, Live.LONG_POLL: answer_long_poll, Live.SSE: answer_sse}
+_EXCHANGES: dict[str, type[Exchange]] = {"POST": AppendRequest, "PUT": CreateRequest}
+
+STREAM_ROUTES: dict[str, dict[str, Handler]] = {
+    "": {
+        "GET": get_stream,
+        "HEAD": head_stream,
+        "PUT": CreateRequest.begin,  # type: ignore[dict-item]
+        "POST": AppendRequest.begin,  # type: ignore[dict-item]
+        "DELETE": delete_stream,
+    },
+    "attrs": {"GET": get_attributes, "PUT": put_attributes},
+    "snapshot": {
+        "GET": get_snapshot,
+        "HEAD": get_snapshot,
+        "PUT": publish_snapshot,
+        "DELETE": delete_snapshot,
+    },
+    "retention": {"PUT": put_retention},
+    "bootstrap": {"GET": get_bootstrap},
+    "append-batch": {"POST": append_batch},
+}
+"""What can be done with a stream, and with the parts that belong to one."""
+
+BUCKET_ROUTES: dict[str, Handler] = {"GET": get_bucket, "PUT": create_bucket, "DELETE": delete_bucket}
+LIST_ROUTES: dict[str, Handler] = {"GET": list_streams}
+
+SERVER_ROUTES: dict[str, dict[str, Handler]] = HEALTH_ROUTES | OPERATION_ROUTES
+"""What concerns the whole server. The health routes answer also while the log is replayed."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +70,7 @@ class App:
         limits, http = settings.limits, settings.http
         self.node = node
         self.generation = node.generation
+        self.node_id = settings.server.node_id
         self.cors = Cors(settings.cors.origins)
         self.bodies = Bodies(limits.append_bytes, limits.inflight_bytes, limits.body_timeout)
         self.cache_control = f"{http.cache}, max-age=60, stale-while-revalidate=300"
@@ -48,17 +79,22 @@ class App:
         self.sse_heartbeat_seconds = http.sse_heartbeat
         self.sse_bytes = limits.sse_bytes
         self.advertise = str(settings.server.advertise)
+        self.traffic = Traffic()
         self.fan_outs: dict[str, FanOut] = {}
         self.live: set[Ending] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.stopping = False
 
     def handle(self, watcher: Watcher) -> None:
         """Answer a request, now or by a callback later."""
         scope = watcher.scope
         method, path = scope.method, scope.path
-        exchange = _EXCHANGES.get(method, Exchange)(self, scope, watcher.proto)
+        is_flat = path.startswith(FLAT_PREFIX)
+        is_stream = is_flat or (path.count("/") == 2 and path not in SERVER_ROUTES)
+        kind = _EXCHANGES.get(method, Exchange) if is_stream else Exchange
+        exchange = kind(self, scope, watcher.proto, method)
         try:
-            if path.startswith(FLAT_PREFIX) and self.node.recovered and method != "OPTIONS":
+            if is_flat and self.node.recovered and method != "OPTIONS":
                 self._route_stream(exchange, method, path)
             else:
                 self._route(exchange, method, path)
@@ -80,68 +116,91 @@ class App:
             logger.error("%s %s failed", exchange.scope.method, exchange.scope.path, exc_info=error)
             exchange.refuse(Problem("internal_error", "the server failed; its log says how"))
 
+    def spawn(self, exchange: Exchange, work: Coroutine[Any, Any, None]) -> None:
+        """Go on with a request in a task; what it raises is the answer."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:
+                self.failed(exchange, error)
+
+        task = asyncio.get_running_loop().create_task(guarded())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def end_live(self) -> None:
         """Bring every live connection to an end that its client can go on from."""
         self.stopping = True
         for connection in tuple(self.live):
             connection.end()
 
-    def location(self, exchange: Exchange) -> str:
-        """The absolute URL of a request."""
+    def location(self, exchange: Exchange, path: str | None = None) -> str:
+        """The absolute URL of a request, or of another path."""
         host = exchange.raw_headers.get("host") or self.advertise
-        return f"{exchange.scope.scheme}://{host}{quote(exchange.scope.path, safe='/:@!$&()*+,;=~-._')}"
+        path = exchange.scope.path if path is None else path
+        return f"{exchange.scope.scheme}://{host}{quote(path, safe='/:@!$&()*+,;=~-._')}"
 
     def _route(self, exchange: Exchange, method: str, path: str) -> None:
         if method == "OPTIONS":
             self._preflight(exchange)
-        elif path in HEALTH_ROUTES:
-            if method not in ("GET", "HEAD"):
-                raise not_allowed(method, HEALTH_METHODS)
-            HEALTH_ROUTES[path](exchange)
-        elif not self.node.recovered:
+            return
+        bucket, slash, name = path[1:].partition("/")
+        routes = SERVER_ROUTES.get(path)
+        if routes is not None:
+            exchange.route = ROUTE_OF_SERVER[bucket]
+        elif not slash:
+            exchange.route = BUCKET
+        elif name == RESERVED_STREAM:
+            exchange.route = STREAMS
+        if not self.node.recovered and path not in HEALTH_ROUTES:
             progress = round(self.node.progress, 4)
             raise Problem("unavailable", f"the log is being replayed: {progress:.0%}", progress=progress)
-        elif "/" in path[1:]:
-            self._route_stream(exchange, method, path)
+        if routes is not None:
+            _handler(routes, method)(exchange)
+        elif slash and bucket == "cluster":
+            raise _nothing_here(exchange)
+        elif not slash:
+            self._route_bucket(exchange, method, bucket, BUCKET_ROUTES)
+        elif name == RESERVED_STREAM and method not in _EXCHANGES:
+            self._route_bucket(exchange, method, bucket, LIST_ROUTES)
         else:
-            self._route_bucket(exchange, method, path[1:])
+            self._route_stream(exchange, method, path)
 
     def _route_stream(self, exchange: Exchange, method: str, path: str) -> None:
-        exchange.target = parse_stream_path(path)
+        target = exchange.target = parse_stream_path(path)
+        if target.part:
+            exchange.route = ROUTE_OF_PART[target.part]
         exchange.headers = take_headers(exchange.raw_headers)
-        if isinstance(exchange, AppendRequest | CreateRequest):
-            exchange.begin()
-        elif method == "GET":
-            self._read(exchange)
-        elif method == "HEAD":
-            head_stream(exchange)
-        elif method == "DELETE":
-            delete_stream(exchange)
-        else:
-            raise not_allowed(method, STREAM_METHODS)
+        _handler(STREAM_ROUTES[target.part], method)(exchange)
 
-    def _read(self, exchange: Exchange) -> None:
-        query = parse_read_query(exchange.scope.query_string)
-        if query.live is Live.SSE:
-            resumed = exchange.headers.get("last-event-id")
-            if resumed is not None:
-                query = query._replace(offset=parse_offset(resumed))
-            if query.offset is None:
-                raise Problem("invalid_offset", "a live read needs an offset")
-        read_stream(exchange, query, _ANSWERS[query.live])
-
-    def _route_bucket(self, exchange: Exchange, method: str, name: str) -> None:
+    def _route_bucket(self, exchange: Exchange, method: str, name: str, routes: dict[str, Handler]) -> None:
         if not name or (name in RESERVED_BUCKETS and method != "PUT"):
-            raise Problem("route_not_found", "there is nothing at this path")
-        if method != "PUT":
-            raise not_allowed(method, BUCKET_METHODS)
-        create_bucket(exchange, name)
+            raise _nothing_here(exchange)
+        exchange.target = Target(name, "", False)
+        exchange.headers = take_headers(exchange.raw_headers)
+        _handler(routes, method)(exchange)
 
     def _preflight(self, exchange: Exchange) -> None:
+        exchange.route = PREFLIGHT
         exchange.common = self.cors.preflight(exchange.raw_headers.get("origin"))
-        exchange.empty(204, [("allow", STREAM_METHODS)])
+        exchange.empty(204, [("allow", _allowed(STREAM_ROUTES[""]))])
 
 
-def not_allowed(method: str, allowed: str) -> Problem:
-    """405, with what would be allowed."""
-    return Problem("method_not_allowed", f"{method} is not possible here", [("allow", allowed)])
+def _nothing_here(exchange: Exchange) -> Problem:
+    """404 for a path that means nothing."""
+    exchange.route = UNKNOWN
+    return Problem("route_not_found", "there is nothing at this path")
+
+
+def _handler(routes: dict[str, Handler], method: str) -> Handler:
+    """What answers a method; 405, with what would be allowed, if nothing does."""
+    handler = routes.get(method)
+    if handler is None:
+        allowed = [("allow", _allowed(routes))]
+        raise Problem("method_not_allowed", f"{method} is not possible here", allowed)
+    return handler
+
+
+def _allowed(routes: dict[str, Handler]) -> str:
+    return ", ".join([*routes, "OPTIONS"])

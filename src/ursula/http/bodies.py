@@ -5,7 +5,9 @@ being read or wait for their answer share one allowance.
 """
 
 import asyncio
+from collections.abc import AsyncGenerator
 from functools import partial
+from typing import NamedTuple
 
 from .errors import Problem
 from .exchange import Exchange
@@ -14,33 +16,57 @@ from .rsgi import Future
 CHUNKED_ALLOWANCE_BYTES = 64 * 1024
 
 
+class BodyLimit(NamedTuple):
+    """How many bytes a kind of body may have, and what it is to have more."""
+
+    bytes_max: int
+    code: str = "body_too_large"
+
+    def exceeded(self) -> Problem:
+        """The answer to a larger one."""
+        return Problem(self.code, f"a body may have {self.bytes_max} bytes here", limit=self.bytes_max)
+
+
 class Bodies:
     """The bodies of all requests of this server."""
 
     def __init__(self, bytes_max: int, held_bytes_max: int, timeout_seconds: float) -> None:
-        self._bytes_max = bytes_max
+        self.limit = BodyLimit(bytes_max)
         self._held_bytes_max = held_bytes_max
-        self._timeout = timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self._tick_seconds = min(1.0, timeout_seconds / 4)
         self._ticking = False
         self._reading: dict[Exchange, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.held_bytes = 0
+        self.rejected_count = 0
+        self._rejected_bytes = 0
 
-    def read(self, exchange: Exchange) -> None:
+    @property
+    def held_bytes_max(self) -> int:
+        """How many bytes all of them may have together."""
+        return self._held_bytes_max
+
+    @property
+    def is_backed_up(self) -> bool:
+        """Whether a body like the last one that was turned away would be turned away now."""
+        return self._rejected_bytes > 0 and self.held_bytes + self._rejected_bytes > self._held_bytes_max
+
+    def read(self, exchange: Exchange, limit: BodyLimit | None = None) -> None:
         """Have the body of a request read: `on_body` gets all of it, or the request is answered here."""
+        limit = limit or self.limit
         length_text = exchange.raw_headers.get("content-length")
         if length_text is None:
             if "transfer-encoding" in exchange.raw_headers:
-                task = asyncio.get_running_loop().create_task(self._read_chunked(exchange))
+                task = asyncio.get_running_loop().create_task(self._read_chunked(exchange, limit))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             else:
                 exchange.on_body(b"")
             return
         length = int(length_text)
-        if length > self._bytes_max:
-            raise self._too_large()
+        if length > limit.bytes_max:
+            raise limit.exceeded()
         if length == 0:
             exchange.on_body(b"")
             return
@@ -73,55 +99,77 @@ class Bodies:
     def hold(self, exchange: Exchange, count: int) -> None:
         """Take bytes from the allowance until the request is answered."""
         if self.held_bytes + count > self._held_bytes_max:
+            self.rejected_count += 1
+            if count <= self._held_bytes_max:  # a larger one is turned away at all times
+                self._rejected_bytes = count
             raise Problem("write_backpressure", "too many bytes are being written at this moment")
         self.held_bytes += count
         exchange.held_bytes += count
 
-    def _too_large(self) -> Problem:
-        return Problem("body_too_large", f"a body may have {self._bytes_max} bytes", limit=self._bytes_max)
-
     def _tick(self) -> None:
         """Give up the bodies that have taken too long. One timer for all: most bodies are there at once."""
         for exchange, age in list(self._reading.items()):
-            if age >= self._timeout:
+            if age >= self.timeout_seconds:
                 del self._reading[exchange]
                 if exchange.body_future is not None:
                     exchange.body_future.cancel()
-                exchange.refuse(timed_out(self._timeout))
+                exchange.refuse(timed_out(self.timeout_seconds))
             else:
                 self._reading[exchange] = age + self._tick_seconds
         self._ticking = bool(self._reading)
         if self._ticking:
             asyncio.get_running_loop().call_later(self._tick_seconds, self._tick)
 
-    async def _read_chunked(self, exchange: Exchange) -> None:
+    async def _read_chunked(self, exchange: Exchange, limit: BodyLimit) -> None:
         try:
-            async with asyncio.timeout(self._timeout):
-                body = await self._collect(exchange)
+            async with asyncio.timeout(self.timeout_seconds):
+                body = await self._collect(exchange, limit)
         except Problem as problem:
             exchange.refuse(problem)
         except TimeoutError:
-            exchange.refuse(timed_out(self._timeout))
+            exchange.refuse(timed_out(self.timeout_seconds))
         else:
             exchange.app.guard(exchange, exchange.on_body, body)
 
-    async def _collect(self, exchange: Exchange) -> bytes:
+    async def _collect(self, exchange: Exchange, limit: BodyLimit) -> bytes:
         parts: list[bytes] = []
         size = 0
+        async for part in self.parts(exchange, limit):
+            size += len(part)
+            if size > exchange.held_bytes:
+                self.hold(exchange, max(CHUNKED_ALLOWANCE_BYTES, size - exchange.held_bytes))
+            parts.append(part)
+        return b"".join(parts)
+
+    async def parts(
+        self, exchange: Exchange, limit: BodyLimit, patience_seconds: float | None = None
+    ) -> AsyncGenerator[bytes]:
+        """The body bit by bit; a Problem if it is cut off, too large, or makes no progress for so long."""
+        length = exchange.raw_headers.get("content-length")
+        if length is not None and int(length) > limit.bytes_max:
+            raise limit.exceeded()
+        size = 0
         ended = False
-        async for part in exchange.proto:
+        body = aiter(exchange.proto)
+        while True:
+            try:
+                async with asyncio.timeout(patience_seconds):
+                    part = await anext(body)
+            except StopAsyncIteration:
+                break
+            except TimeoutError:
+                raise timed_out(patience_seconds or 0.0) from None
             if ended:
                 raise incomplete()
             if not part:
                 ended = True  # the end, or a client that went away: then another empty part follows
                 continue
             size += len(part)
-            if size > self._bytes_max:
-                raise self._too_large()
-            if size > exchange.held_bytes:
-                self.hold(exchange, max(CHUNKED_ALLOWANCE_BYTES, size - exchange.held_bytes))
-            parts.append(part)
-        return b"".join(parts)
+            if size > limit.bytes_max:
+                raise limit.exceeded()
+            yield part
+        if length is not None and size != int(length):
+            raise incomplete()
 
 
 def incomplete() -> Problem:

@@ -8,6 +8,8 @@ from .rsgi import HeaderList
 METHODS = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
 EXPOSED = ", ".join(
     (
+        "Accept-Ranges",
+        "Content-Range",
         "ETag",
         "Location",
         "Producer-Epoch",
@@ -17,10 +19,17 @@ EXPOSED = ", ".join(
         "Retry-After",
         "Stream-Closed",
         "Stream-Cursor",
+        "Stream-Earliest-Offset",
         "Stream-Expires-At",
+        "Stream-Extensions",
         "Stream-Incarnation",
         "Stream-Next-Offset",
+        "Stream-Record-First",
+        "Stream-Record-Next",
+        "Stream-Record-Start",
         "Stream-SSE-Data-Encoding",
+        "Stream-Snapshot-Digest",
+        "Stream-Snapshot-Offset",
         "Stream-TTL",
         "Stream-Up-To-Date",
     )

@@ -1,5 +1,7 @@
 """One request and its answer."""
 
+from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from ..engine.failures import Failure, OutcomeUnknown
@@ -8,9 +10,11 @@ from .errors import RETRY_AFTER_SECONDS, Problem
 from .names import Target
 from .rsgi import Future, HeaderList, Protocol_, Scope, Transport
 from .tokens import OFFSET_DIGITS, format_offset, parse_incarnation
+from .traffic import STREAM
 
 if TYPE_CHECKING:
     from .app import App
+    from .bodies import BodyLimit
 
 
 class Exchange:
@@ -19,26 +23,34 @@ class Exchange:
     __slots__ = (
         "answered",
         "app",
+        "began_at",
         "body_future",
         "body_length",
         "common",
         "headers",
         "held_bytes",
+        "method",
         "proto",
         "raw_headers",
+        "route",
         "scope",
         "target",
+        "then",
     )
 
     target: Target
     headers: dict[str, str]
     body_length: int
     body_future: Future | None
+    then: Callable[[bytes], None]
 
-    def __init__(self, app: "App", scope: Scope, proto: Protocol_) -> None:
+    def __init__(self, app: "App", scope: Scope, proto: Protocol_, method: str) -> None:
+        self.began_at = perf_counter()
         self.app = app
         self.scope = scope
         self.proto = proto
+        self.method = method
+        self.route = STREAM  # as it is counted: what most requests are about
         self.raw_headers = scope.headers
         self.held_bytes = 0
         self.answered = False
@@ -46,22 +58,33 @@ class Exchange:
         self.common = cors.open or cors.headers(self.raw_headers.get("origin"))
 
     def on_body(self, body: bytes) -> None:
-        """The whole body is here: for those exchanges that asked for it."""
-        raise NotImplementedError
+        """The whole body is here."""
+        self.then(body)
+
+    def read_body(self, then: Callable[[bytes], None], limit: "BodyLimit | None" = None) -> None:
+        """Have the body read, and `then` called with all of it."""
+        self.then = then
+        self.app.bodies.read(self, limit)
 
     def empty(self, status: int, headers: HeaderList) -> None:
         """Answer without a body."""
-        if self._finish():
+        if self._finish(status):
             self.proto.response_empty(status, self.common + headers)
 
     def send(self, status: int, headers: HeaderList, body: bytes) -> None:
         """Answer with a body."""
-        if self._finish():
+        if self._finish(status):
             self.proto.response_bytes(status, self.common + headers, body)
+
+    def file(self, status: int, headers: HeaderList, path: str, start: int, end: int) -> None:
+        """Answer with a stretch of a file, which is read as the client takes it."""
+        if self._finish(status):
+            headers = [*self.common, *headers, ("content-length", str(end - start))]
+            self.proto.response_file_range(status, headers, path, start, end)
 
     def stream(self, status: int, headers: HeaderList) -> Transport:
         """Begin an answer whose body comes bit by bit."""
-        self._finish()
+        self._finish(status)
         return self.proto.response_stream(status, self.common + headers)
 
     def refuse(self, problem: Problem) -> None:
@@ -112,6 +135,8 @@ class Exchange:
             headers.append(("stream-next-offset", format_offset(outcome.tail)))
         if outcome.closed:
             headers.append(("stream-closed", "true"))
+        if outcome.earliest is not None:
+            headers.append(("stream-earliest-offset", format_offset(outcome.earliest)))
         if outcome.epoch is not None:
             headers.append(("producer-epoch", str(outcome.epoch)))
             data["current_epoch"] = outcome.epoch
@@ -121,12 +146,14 @@ class Exchange:
             data.update(expected_seq=outcome.expected_seq, received_seq=outcome.received_seq)
         return Problem(code, outcome.message, headers, **data)
 
-    def _finish(self) -> bool:
+    def _finish(self, status: int) -> bool:
         """Whether the answer is still to be given; from here on it is."""
         if self.answered:
             return False
         self.answered = True
+        app = self.app
         if self.held_bytes:
-            self.app.bodies.held_bytes -= self.held_bytes
+            app.bodies.held_bytes -= self.held_bytes
             self.held_bytes = 0
+        app.traffic.note(self.route, self.method, status, perf_counter() - self.began_at)
         return True

@@ -1,7 +1,14 @@
 """The request headers that mean something to us: each once, in ASCII, and with valid values."""
 
+from ..model.attributes import AttributesInvalid, canonical
 from ..model.commands import Producer
-from ..model.limits import PRODUCER_ID_BYTES_MAX, PRODUCER_NUMBER_MAX, STREAM_SEQ_BYTES_MAX, TTL_SECONDS_MAX
+from ..model.limits import (
+    PRODUCER_ID_BYTES_MAX,
+    PRODUCER_NUMBER_MAX,
+    RECORD_MAX,
+    STREAM_SEQ_BYTES_MAX,
+    TTL_SECONDS_MAX,
+)
 from .errors import Problem
 from .rsgi import Headers
 from .tokens import parse_number, parse_time
@@ -12,15 +19,19 @@ OURS = frozenset(
         "if-match",
         "if-none-match",
         "last-event-id",
+        "prefer",
         "producer-epoch",
         "producer-id",
         "producer-seq",
+        "range",
+        "stream-attrs",
         "stream-closed",
         "stream-expires-at",
         "stream-fork-offset",
         "stream-fork-sub-offset",
         "stream-forked-from",
         "stream-incarnation",
+        "stream-record-match",
         "stream-seq",
         "stream-ttl",
     )
@@ -78,6 +89,31 @@ def parse_stream_seq(headers: dict[str, str]) -> str | None:
     if seq is not None and len(seq) > STREAM_SEQ_BYTES_MAX:
         raise Problem("header_invalid", f"Stream-Seq has at most {STREAM_SEQ_BYTES_MAX} bytes")
     return seq
+
+
+def parse_record_match(headers: dict[str, str]) -> int | None:
+    """The ordinal that the next message must have."""
+    text = headers.get("stream-record-match")
+    if text is None:
+        return None
+    number = parse_number(text)
+    if number is None or number > RECORD_MAX:
+        raise Problem("header_invalid", "Stream-Record-Match must be a whole number up to 2^53 - 1")
+    return number
+
+
+def parse_attributes(text: bytes | str) -> bytes:
+    """The attributes in a body or a header, as canonical JSON."""
+    try:
+        return canonical(text)
+    except AttributesInvalid as error:
+        raise Problem("attributes_invalid", str(error)) from None
+
+
+def parse_attributes_header(headers: dict[str, str]) -> bytes | None:
+    """The attributes that a stream is to be created with."""
+    text = headers.get("stream-attrs")
+    return None if text is None else parse_attributes(text)
 
 
 def parse_lifetime(headers: dict[str, str]) -> tuple[int | None, int | None]:

@@ -1,8 +1,12 @@
 """Whether the process lives, and whether it is ready: answered also while the log is replayed."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from .exchange import Exchange
+from .metrics import get_metrics
+from .operations import get_status
 
 _JSON = [("content-type", "application/json"), ("cache-control", "no-store")]
 
@@ -14,6 +18,18 @@ def healthz(exchange: Exchange) -> None:
 
 def readyz_local(exchange: Exchange) -> None:
     """This node has recovered and takes requests."""
+    _send_readiness(exchange)
+
+
+def readyz_cluster(exchange: Exchange) -> None:
+    """The cluster takes requests: this node does, it knows its members, and every group has a leader.
+
+    A single node is its only member and leads, so that it is ready when it is ready by itself.
+    """
+    _send_readiness(exchange)
+
+
+def _send_readiness(exchange: Exchange) -> None:
     node = exchange.app.node
     if exchange.app.stopping:
         status, answer = 503, {"ready": False, "reason": "the server is stopping"}
@@ -25,4 +41,10 @@ def readyz_local(exchange: Exchange) -> None:
     exchange.send(status, _JSON, msgspec.json.encode(answer))
 
 
-ROUTES = {"/healthz": healthz, "/readyz/local": readyz_local}
+ROUTES: dict[str, dict[str, Callable[[Exchange], None]]] = {
+    "/healthz": {"GET": healthz, "HEAD": healthz},
+    "/readyz/local": {"GET": readyz_local, "HEAD": readyz_local},
+    "/readyz/cluster": {"GET": readyz_cluster, "HEAD": readyz_cluster},
+    "/metrics": {"GET": get_metrics, "HEAD": get_metrics},
+    "/cluster/status": {"GET": get_status, "HEAD": get_status},
+}

@@ -11,6 +11,8 @@ from .rsgi import Future
 class Ending(Protocol):
     """A live connection."""
 
+    kind: str
+
     def end(self) -> None:
         """Bring it to an end that its client can go on from."""
         ...
@@ -18,6 +20,8 @@ class Ending(Protocol):
 
 class Waiting:
     """A request that waits: for its stream, for a moment, or for its client to go away."""
+
+    kind = "long_poll"
 
     def __init__(self, exchange: Exchange, group: Group, incarnation: str) -> None:
         self.exchange = exchange

@@ -3,17 +3,19 @@
 import time
 
 from ..engine.group import Group
-from ..model.outcomes import Page, Refused
+from ..model.outcomes import Page, RecordPage, Refused
 from .exchange import Exchange
 from .live import Waiting
 from .query import ReadQuery
 from .reads import send_page
 from .rsgi import HeaderList
 from .tokens import cursor_at, format_offset
+from .traffic import STREAM_LONG_POLL
 
 
 def answer_long_poll(exchange: Exchange, query: ReadQuery, group: Group, page: Page) -> None:
     """A read that waits for a while if it is at the tail."""
+    exchange.route = STREAM_LONG_POLL
     if page.next_offset > page.offset:
         send_page(exchange, page, query, [_cursor(query)])
     elif page.closed or exchange.app.stopping:
@@ -50,14 +52,7 @@ class LongPoll(Waiting):
         self.wake_in(wait)
 
     def _wake(self) -> None:
-        target = self.exchange.target
-        page = self.group.read(
-            target.bucket,
-            target.stream,
-            self._page.offset,
-            self._query.bytes_max,
-            incarnation=self.incarnation,
-        )
+        page = self._find()
         if isinstance(page, Refused):
             self.stop()
             self.exchange.refused(page)
@@ -67,6 +62,17 @@ class LongPoll(Waiting):
         elif page.closed:
             self.stop()
             send_nothing(self.exchange, page, self._query)
+
+    def _find(self) -> Page | Refused:
+        """What is there now after the place where it waits."""
+        bucket, stream, *_ = self.exchange.target
+        bytes_max, records = self._query.bytes_max, self._query.records
+        if records is None or not isinstance(self._page, RecordPage):
+            return self.group.read(bucket, stream, self._page.offset, bytes_max, incarnation=self.incarnation)
+        first = self._page.record
+        return self.group.read_records(
+            bucket, stream, first, None, records.count_max, bytes_max, self.incarnation
+        )
 
     def tick(self) -> None:
         """The wait is over."""

@@ -5,23 +5,36 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from ..model.limits import BUCKETED_PATH_BYTES_MAX, FLAT_PATH_BYTES_MAX, STREAM_ID_BYTES_MAX
+from ..model.limits import BUCKETED_PATH_BYTES_MAX, FLAT_PATH_BYTES_MAX
 from .errors import Problem
 
 FLAT_PREFIX = "/v1/stream/"
 DEFAULT_BUCKET = "_default"
 RESERVED_BUCKETS = frozenset(("healthz", "readyz", "metrics", "cluster", "console", "admin", "auth"))
 RESERVED_STREAM = "streams"
+PARTS: dict[str, bool | None] = {
+    "attrs": False,
+    "snapshot": None,
+    "retention": True,
+    "bootstrap": False,
+    "append-batch": False,
+}
+"""What a path may name below a stream, and whether it takes an argument (None: it may)."""
 
 _BUCKET = re.compile(r"[a-z0-9_-]{4,64}")
 
 
 class Target(NamedTuple):
-    """A stream as addressed: `flat` paths make their bucket on the fly."""
+    """What a path names: a stream, or with `part` (and its argument) something that belongs to one.
+
+    `flat` paths make their bucket on the fly.
+    """
 
     bucket: str
     stream: str
     flat: bool
+    part: str = ""
+    argument: str | None = None
 
 
 @lru_cache(maxsize=4096)
@@ -29,20 +42,28 @@ def parse_stream_path(path: str) -> Target:
     """The stream that a path names."""
     if path.startswith(FLAT_PREFIX):
         return _flat(path[len(FLAT_PREFIX) :])
-    bucket, _, stream = path[1:].partition("/")
+    bucket, stream, *rest = path[1:].split("/")
     if bucket in RESERVED_BUCKETS:
         raise Problem("invalid_bucket_id", f"the bucket name {bucket!r} is reserved")
     _check_text(path)
-    if "/" in stream:
-        raise Problem("invalid_stream_id", "a stream has no such sub-path, and a stream id has no '/'")
     if not stream or stream == RESERVED_STREAM:
         raise Problem("invalid_stream_id", f"{stream!r} is not a stream id")
-    if len(stream.encode()) > STREAM_ID_BYTES_MAX or len(path.encode()) - 1 > BUCKETED_PATH_BYTES_MAX:
+    if len(f"{bucket}/{stream}".encode()) > BUCKETED_PATH_BYTES_MAX:
         raise Problem(
             "invalid_stream_id",
             f"bucket and stream id together may have {BUCKETED_PATH_BYTES_MAX} bytes",
         )
-    return Target(bucket, stream, False)
+    return Target(bucket, stream, False, *_part(rest))
+
+
+def _part(rest: list[str]) -> tuple[str, str | None]:
+    """What is named below a stream, with its argument."""
+    if not rest:
+        return "", None
+    name, *arguments = rest
+    if name not in PARTS or len(arguments) > 1 or PARTS[name] not in (None, bool(arguments)):
+        raise Problem("invalid_stream_id", "a stream has no such sub-path, and a stream id has no '/'")
+    return name, arguments[0] if arguments else None
 
 
 def parse_bucket_name(name: str) -> str:
@@ -60,6 +81,8 @@ def parse_source(header: str, target: Target) -> str:
     if not path.startswith("/"):
         raise Problem("header_invalid", "Stream-Forked-From must be the path of the source")
     source = parse_stream_path(path)
+    if source.part:
+        raise Problem("header_invalid", "Stream-Forked-From must be the path of a stream")
     if source.bucket != target.bucket:
         raise Problem("fork_across_buckets", "a fork must be in the bucket of its source")
     return source.stream

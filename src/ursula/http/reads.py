@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ..engine.failures import Failure
 from ..engine.group import Group
 from ..model.media_type import JSON
-from ..model.outcomes import AnyOutcome, Page, Refused
+from ..model.outcomes import AnyOutcome, Page, RecordPage, Refused
 from ..model.state import BEGINNING, TAIL
 from .exchange import Exchange
 from .query import ReadQuery
@@ -15,6 +15,11 @@ from .tokens import format_offset, format_tag, format_time, tag_matches
 Handler = Callable[[Exchange], None]
 Again = Callable[[], None]
 Answer = Callable[[Exchange, ReadQuery, Group, Page], None]
+
+NDJSON = "application/x-ndjson"
+RECORD_EXTENSION = ("stream-extensions", "json-record-coordinates-v1")
+
+_WITHOUT_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 
 
 def head_stream(exchange: Exchange) -> None:
@@ -34,6 +39,14 @@ def head_stream(exchange: Exchange) -> None:
         headers.append(("stream-ttl", str(found.ttl_seconds)))
     if found.expires_at is not None:
         headers.append(("stream-expires-at", format_time(found.expires_at)))
+    if found.earliest:
+        headers.append(("stream-earliest-offset", format_offset(found.earliest)))
+    if found.snapshot is not None:
+        headers.append(("stream-snapshot-offset", format_offset(found.snapshot.offset)))
+    if found.next_record is not None:
+        headers.append(RECORD_EXTENSION)
+        headers.append(("stream-record-first", str(found.first_record)))
+        headers.append(("stream-record-next", str(found.next_record)))
     known = exchange.headers.get("if-none-match")
     exchange.empty(304 if known is not None and tag_matches(known, tag) else 200, headers)
 
@@ -44,13 +57,7 @@ def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
     group = exchange.app.node.group_of(target.bucket)
     if not end_if_overdue(exchange, group, lambda: read_stream(exchange, query, answer)):
         return
-    page = group.read(
-        target.bucket,
-        target.stream,
-        BEGINNING if query.offset is None else query.offset,
-        query.bytes_max,
-        incarnation=exchange.wanted_incarnation(),
-    )
+    page = find_page(exchange, group, query)
     if at_tail(page) and not group.is_current:
         group.when_current(lambda: exchange.app.guard(exchange, read_stream, exchange, query, answer))
         return
@@ -59,6 +66,24 @@ def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
         return
     group.note_read(target.bucket, target.stream)
     answer(exchange, query, group, page)
+
+
+def find_page(exchange: Exchange, group: Group, query: ReadQuery) -> Page | Refused:
+    """What the query asks for, from the applied state."""
+    target, records, incarnation = exchange.target, query.records, exchange.wanted_incarnation()
+    if records is None:
+        offset = BEGINNING if query.offset is None else query.offset
+        return group.read(target.bucket, target.stream, offset, query.bytes_max, incarnation=incarnation)
+    return group.read_records(
+        target.bucket,
+        target.stream,
+        records.first,
+        records.last,
+        records.count_max,
+        query.bytes_max,
+        incarnation,
+        query.offset,
+    )
 
 
 def answer_now(exchange: Exchange, query: ReadQuery, group: Group, page: Page) -> None:
@@ -76,8 +101,9 @@ def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList
     is_up_to_date = page.next_offset == page.tail
     is_end = is_up_to_date and page.closed
     incarnation = exchange.incarnation(page.incarnation)
+    content_type, body = body_of(page, query)
     headers = [
-        ("content-type", page.content_type),
+        ("content-type", content_type),
         ("stream-next-offset", format_offset(page.next_offset)),
         ("stream-incarnation", incarnation),
         *more,
@@ -89,17 +115,29 @@ def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList
         headers.append(("cache-control", exchange.app.cache_control))
     if is_end:
         headers.append(("stream-closed", "true"))
-    if query.offset != TAIL:
+    if isinstance(page, RecordPage):
+        headers.append(RECORD_EXTENSION)
+        headers.append(("stream-record-first", str(page.first_record)))
+        headers.append(("stream-record-next", str(page.record + len(page.chunks))))
+    elif query.offset != TAIL:
         tag = format_tag(incarnation, page.offset, page.next_offset, is_end)
         headers.append(("etag", tag))
         known = exchange.headers.get("if-none-match")
         if known is not None and tag_matches(known, tag):
             exchange.empty(304, headers)
             return
-    exchange.send(200, headers, body_of(page))
+    exchange.send(200, headers, body)
 
 
-def body_of(page: Page) -> bytes:
+def body_of(page: Page, query: ReadQuery) -> tuple[str, bytes]:
+    """The content type and the bytes of a page: JSON messages as one array, or if asked for as lines."""
+    if isinstance(page, RecordPage):
+        envelopes = query.records is not None and query.records.as_envelopes
+        return NDJSON, b"".join(line + b"\n" for line in record_lines(page, envelopes))
+    return page.content_type, bytes_of(page)
+
+
+def bytes_of(page: Page) -> bytes:
     """The bytes of a page: JSON messages as one array."""
     chunks = page.chunks
     if page.media_type == JSON:
@@ -107,10 +145,23 @@ def body_of(page: Page) -> bytes:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
+def record_lines(page: RecordPage, as_envelopes: bool) -> list[bytes]:
+    """One line for each message; line ends inside of one can only be space between its tokens."""
+    lines = [chunk.translate(_WITHOUT_LINE_ENDS) for chunk in page.chunks]
+    if not as_envelopes:
+        return lines
+    return [b'{"record":%d,"value":%b}' % (page.record + count, line) for count, line in enumerate(lines)]
+
+
 def settle(exchange: Exchange, group: Group, again: Handler) -> bool:
     """Whether the applied state may be answered from now; if not, `again` is called when it may."""
     if not end_if_overdue(exchange, group, lambda: again(exchange)):
         return False
+    return settle_group(exchange, group, again)
+
+
+def settle_group(exchange: Exchange, group: Group, again: Handler) -> bool:
+    """The same for what does not concern a single stream."""
     if group.is_current:
         return True
     group.when_current(lambda: exchange.app.guard(exchange, again, exchange))

@@ -9,21 +9,22 @@ import base64
 import codecs
 import re
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from ..engine.group import Group
 from ..model.limits import READ_BYTES_DEFAULT
 from ..model.media_type import JSON, is_text
-from ..model.outcomes import Page, Refused
+from ..model.outcomes import Page, RecordPage, Refused
 from .exchange import Exchange
 from .live import Waiting
 from .long_poll import send_nothing
-from .query import ReadQuery
-from .reads import body_of
-from .rsgi import Transport
+from .query import ReadQuery, RecordQuery
+from .reads import RECORD_EXTENSION, bytes_of, record_lines
+from .rsgi import HeaderList, Transport
 from .tokens import cursor_at, format_offset
+from .traffic import STREAM_SSE
 
 HEARTBEAT = b":\n\n"
 TIMER_SECONDS = 0.005
@@ -34,6 +35,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 def answer_sse(exchange: Exchange, query: ReadQuery, group: Group, page: Page) -> None:
     """A read that goes on as events."""
+    exchange.route = STREAM_SSE
     if "last-event-id" in exchange.headers and page.closed and page.offset == page.tail:
         send_nothing(exchange, page, query)
         return
@@ -42,10 +44,12 @@ def answer_sse(exchange: Exchange, query: ReadQuery, group: Group, page: Page) -
         ("cache-control", "no-cache"),
         ("stream-incarnation", exchange.incarnation(page.incarnation)),
     ]
-    if not is_text(page.media_type):
+    if query.records is not None:
+        headers.append(RECORD_EXTENSION)
+    elif not is_text(page.media_type):
         headers.append(("stream-sse-data-encoding", "base64"))
-    transport = exchange.stream(200, headers)
-    Subscriber(exchange, group, page, query.cursor, transport)
+    events = StreamEvents(group, exchange, page.incarnation, query.records)
+    subscribe(exchange, group, events, headers, page.offset, query.cursor)
 
 
 class Event(NamedTuple):
@@ -57,61 +61,124 @@ class Event(NamedTuple):
     is_last: bool
 
 
-class FanOut:
-    """The subscribers of one stream."""
+class Events(Protocol):
+    """Something that can be followed. All who follow what has the same key share a fan-out."""
 
-    def __init__(self, exchange: Exchange, group: Group, incarnation: str) -> None:
-        self._app = exchange.app
-        self._target = exchange.target
-        self._group = group
-        self._incarnation = incarnation
-        self._bytes_max = min(READ_BYTES_DEFAULT, exchange.app.sse_bytes)
-        self._subscribers: dict[Subscriber, None] = {}
-        self._encoded: tuple[tuple[int, int, bool, str], Event] | None = None
-        self._found: dict[tuple[int, str | None], Event] = {}
-        self._waking = False
+    key: str
+    watched: str
 
-    def join(self, subscriber: "Subscriber") -> None:
-        """Add a subscriber."""
-        if not self._subscribers:
-            self._group.watchers.add(self._incarnation, self._wake)
-        self._subscribers[subscriber] = None
-
-    def leave(self, subscriber: "Subscriber") -> None:
-        """Remove a subscriber, and the fan-out with the last one."""
-        self._subscribers.pop(subscriber, None)
-        if not self._subscribers:
-            self._group.watchers.remove(self._incarnation, self._wake)
-            self._app.fan_outs.pop(self._incarnation, None)
-
-    def next_event(self, offset: int, cursor: str | None) -> Event | Refused | None:
+    def find(self, offset: int, cursor: str | None) -> Event | Refused | None:
         """What comes after the offset; None if there is nothing yet."""
-        event: Event | Refused | None = self._found.get((offset, cursor))
-        if event is None:
-            event = self._find_event(offset, cursor)
-            if self._waking and isinstance(event, Event):
-                self._found[offset, cursor] = event
-        return event
+        ...
 
-    def _find_event(self, offset: int, cursor: str | None) -> Event | Refused | None:
-        target = self._target
-        page = self._group.read(
-            target.bucket, target.stream, offset, self._bytes_max, True, self._incarnation
-        )
+    def nothing_yet(self, offset: int, cursor: str) -> bytes | None:
+        """What tells a reader at once that it has everything; None if `find` has something for it."""
+        ...
+
+
+def subscribe(
+    exchange: Exchange,
+    group: Group,
+    events: Events,
+    headers: HeaderList,
+    offset: int,
+    cursor: str | None,
+) -> None:
+    """Begin the response and follow from the offset on."""
+    fan_out = exchange.app.fan_outs.get(events.key)
+    if fan_out is None:
+        fan_out = exchange.app.fan_outs[events.key] = FanOut(exchange.app.fan_outs, group, events)
+    Subscriber(exchange, group, fan_out, exchange.stream(200, headers), offset, cursor)
+
+
+class StreamEvents:
+    """A stream as events; with `records`, its messages as lines."""
+
+    def __init__(
+        self, group: Group, exchange: Exchange, incarnation: str, records: RecordQuery | None
+    ) -> None:
+        self._group = group
+        self._bucket, self._stream = exchange.target.bucket, exchange.target.stream
+        self._bytes_max = min(READ_BYTES_DEFAULT, exchange.app.sse_bytes)
+        self._records = records
+        self._encoded: tuple[tuple[int, int, bool, str], Event] | None = None
+        self.watched = incarnation
+        self.key = incarnation if records is None else f"{incarnation} {records[2:]}"
+
+    def find(self, offset: int, cursor: str | None) -> Event | Refused | None:
+        """What comes after the offset; None if there is nothing yet."""
+        page = self._page(offset)
         if isinstance(page, Refused):
             return page
         if page.next_offset == offset and not page.closed:
             return None
         key = (offset, page.next_offset, page.closed, cursor_at(time.time(), cursor))
         if self._encoded is None or self._encoded[0] != key:
-            event = encode_page(page, key[3])
+            envelopes = self._records is not None and self._records.as_envelopes
+            event = encode_page(page, key[3], envelopes)
             if event is None:
                 return None
             self._encoded = (key, event)
         return self._encoded[1]
 
+    def nothing_yet(self, offset: int, cursor: str) -> bytes | None:
+        """A control event for a reader at the tail of an open stream."""
+        page = self._page(offset)
+        if isinstance(page, Refused) or page.next_offset != offset or page.closed:
+            return None
+        return encode_control(offset, cursor, True, False, page)
+
+    def _page(self, offset: int) -> Page | Refused:
+        if self._records is None:
+            return self._group.read(self._bucket, self._stream, offset, self._bytes_max, True, self.watched)
+        return self._group.read_records(
+            self._bucket,
+            self._stream,
+            None,
+            None,
+            self._records.count_max,
+            self._bytes_max,
+            self.watched,
+            offset,
+        )
+
+
+class FanOut:
+    """The subscribers of one stream or feed."""
+
+    def __init__(self, fan_outs: dict[str, "FanOut"], group: Group, events: Events) -> None:
+        self._fan_outs = fan_outs
+        self._group = group
+        self.events = events
+        self._subscribers: dict[Subscriber, None] = {}
+        self._found: dict[tuple[int, str | None], Event] = {}
+        self._waking = False
+
+    def join(self, subscriber: "Subscriber") -> None:
+        """Add a subscriber."""
+        if not self._subscribers:
+            self._group.watchers.add(self.events.watched, self._wake)
+        self._subscribers[subscriber] = None
+
+    def leave(self, subscriber: "Subscriber") -> None:
+        """Remove a subscriber, and the fan-out with the last one."""
+        self._subscribers.pop(subscriber, None)
+        if not self._subscribers:
+            self._group.watchers.remove(self.events.watched, self._wake)
+            if self._fan_outs.get(self.events.key) is self:
+                del self._fan_outs[self.events.key]
+
+    def next_event(self, offset: int, cursor: str | None) -> Event | Refused | None:
+        """What comes after the offset; None if there is nothing yet."""
+        event: Event | Refused | None = self._found.get((offset, cursor))
+        if event is None:
+            event = self.events.find(offset, cursor)
+            if self._waking and isinstance(event, Event):
+                self._found[offset, cursor] = event
+        return event
+
     def _wake(self) -> None:
-        """Something is new. While this runs the stream does not change: what is found for one is for all."""
+        """Something is new. While this runs nothing changes: what is found for one is for all."""
         self._waking = True
         for subscriber in tuple(self._subscribers):
             subscriber.pump()
@@ -122,20 +189,29 @@ class FanOut:
 class Subscriber(Waiting):
     """One SSE connection."""
 
+    kind = "sse"
+
     def __init__(
-        self, exchange: Exchange, group: Group, page: Page, cursor: str | None, transport: Transport
+        self,
+        exchange: Exchange,
+        group: Group,
+        fan_out: FanOut,
+        transport: Transport,
+        offset: int,
+        cursor: str | None,
     ) -> None:
-        super().__init__(exchange, group, page.incarnation)
+        super().__init__(exchange, group, fan_out.events.watched)
         app = exchange.app
         self._transport: Transport | None = transport
         self._cursor = cursor
-        self._offset = page.offset
+        self._offset = offset
         self._bytes_left = app.sse_bytes
         self._ends_at = time.monotonic() + app.sse_cycle_seconds
-        self._fan_out = app.fan_outs.setdefault(page.incarnation, FanOut(exchange, group, page.incarnation))
+        self._fan_out = fan_out
         self._fan_out.join(self)
-        if page.offset == page.tail and not page.closed:
-            self._send(encode_control(page.tail, cursor_at(time.time(), cursor), True, False))
+        control = fan_out.events.nothing_yet(offset, cursor_at(time.time(), cursor))
+        if control is not None:
+            self._send(control)
         self.pump()
         if not self.over:
             self.tick()
@@ -180,20 +256,23 @@ class Subscriber(Waiting):
     def _send(self, data: bytes) -> None:
         if self._transport is not None:
             self._bytes_left -= len(data)
+            self.exchange.app.traffic.sse_bytes += len(data)
             try:
                 self._transport.send_bytes(data)
             except Exception:  # the client went away, and we will be told
                 self.stop()
 
 
-def encode_page(page: Page, cursor: str) -> Event | None:
+def encode_page(page: Page, cursor: str, as_envelopes: bool = False) -> Event | None:
     """The events for a stretch of a stream; None if it has nothing that can be shown yet."""
     next_offset = page.next_offset
     at_tail = next_offset == page.tail
     encoded = b""
     if page.chunks:
-        data = body_of(page)
-        if page.media_type == JSON:
+        data = bytes_of(page)
+        if isinstance(page, RecordPage):
+            lines = record_lines(page, as_envelopes)
+        elif page.media_type == JSON:
             lines = _LINE_END.split(data)
         elif is_text(page.media_type):
             text, shown = codecs.utf_8_decode(data, "replace", at_tail and page.closed)
@@ -204,22 +283,32 @@ def encode_page(page: Page, cursor: str) -> Event | None:
             lines = _LINE_END.split(text.encode())
         else:
             lines = [base64.b64encode(data)]
-        encoded = b"event: data\n" + b"".join(map(_data_line, lines)) + b"\n"
+        encoded = encode_data(lines)
     is_last = at_tail and page.closed
-    control = encode_control(next_offset, cursor, at_tail, is_last)
+    control = encode_control(next_offset, cursor, at_tail, is_last, page)
     return Event(encoded + control, next_offset, at_tail, is_last)
 
 
-def encode_control(offset: int, cursor: str, up_to_date: bool, is_last: bool) -> bytes:
+def encode_data(lines: list[bytes]) -> bytes:
+    """A data event of these lines."""
+    return b"event: data\n" + b"".join(map(_data_line, lines)) + b"\n"
+
+
+def encode_control(
+    offset: int, cursor: str, up_to_date: bool, is_last: bool, page: Page | None = None
+) -> bytes:
     """A control event. Its id lets a browser's EventSource resume where it was."""
     text = format_offset(offset)
-    fields: dict[str, str | bool] = {"streamNextOffset": text}
+    fields: dict[str, str | bool | int] = {"streamNextOffset": text}
     if not is_last:
         fields["streamCursor"] = cursor
     if up_to_date:
         fields["upToDate"] = True
     if is_last:
         fields["streamClosed"] = True
+    if isinstance(page, RecordPage):
+        fields["streamFirstRecord"] = page.first_record
+        fields["streamNextRecord"] = page.record + len(page.chunks)
     return b"event: control\ndata:" + msgspec.json.encode(fields) + f"\nid: {text}\n\n".encode()
 
 

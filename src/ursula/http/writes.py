@@ -3,14 +3,23 @@
 from typing import NamedTuple
 
 from ..engine.failures import Failure, OutcomeUnknown, Unavailable
-from ..model.commands import Append, Create, CreateBucket, Delete, ForkPoint, IfMatch, Producer
+from ..model.commands import Append, Create, Delete, ForkPoint, IfMatch, Producer
 from ..model.json_messages import JsonInvalid, JsonTooLarge, split
 from ..model.media_type import DEFAULT, JSON, media_type_of
-from ..model.outcomes import AnyOutcome, Appended, BucketCreated, Created, Ended, Refused
+from ..model.outcomes import AnyOutcome, Appended, Created, Ended, Refused
 from .errors import Problem
 from .exchange import Exchange
-from .headers import parse_lifetime, parse_producer, parse_stream_seq, wants_close
-from .names import parse_bucket_name, parse_source
+from .headers import (
+    parse_attributes_header,
+    parse_lifetime,
+    parse_producer,
+    parse_record_match,
+    parse_stream_seq,
+    wants_close,
+)
+from .names import parse_source
+from .reads import RECORD_EXTENSION
+from .rsgi import HeaderList
 from .tokens import parse_if_match, parse_number, parse_offset
 
 AnyAnswer = AnyOutcome | Failure
@@ -24,6 +33,7 @@ class Conditions(NamedTuple):
     stream_seq: str | None = None
     if_match: IfMatch | None = None
     incarnation: str | None = None
+    record_match: int | None = None
 
 
 UNCONDITIONAL = Conditions()
@@ -50,12 +60,13 @@ class AppendRequest(Exchange):
             parse_stream_seq(headers),
             _if_match(self),
             self.wanted_incarnation(),
+            parse_record_match(headers),
         )
 
     def on_body(self, body: bytes) -> None:
         """Propose the append."""
         media_type = self._media_type
-        close, producer, stream_seq, if_match, incarnation = self._conditions
+        close, producer, stream_seq, if_match, incarnation, record_match = self._conditions
         self._has_body = bool(body)
         unsplit = None
         if not body:
@@ -70,29 +81,41 @@ class AppendRequest(Exchange):
             messages, unsplit = _split(body)
             if not messages and unsplit is None:
                 unsplit = "an empty array holds no message"
-        bucket, stream, _ = self.target
+        target = self.target
+        bucket = target.bucket
         command = Append(
-            bucket, stream, messages, media_type, close, producer, stream_seq, if_match, incarnation
+            bucket,
+            target.stream,
+            messages,
+            media_type,
+            close,
+            producer,
+            stream_seq,
+            if_match,
+            incarnation,
+            (),
+            record_match,
         )
         self.app.node.group_of(bucket).propose(command, self._on_outcome, len(body), unsplit)
 
     def _on_outcome(self, outcome: AnyAnswer) -> None:
         if not isinstance(outcome, Appended):
-            self.refused(_refusal(outcome))
+            self.refused(refusal(outcome))
             return
         headers = self.state_headers(outcome.incarnation, outcome.next_offset, outcome.tail, outcome.closed)
+        if outcome.record_next is not None:
+            headers += record_headers(outcome)
         if outcome.epoch is None:
             self.empty(204, headers)
             return
-        headers.append(("producer-epoch", str(outcome.epoch)))
-        headers.append(("producer-seq", str(outcome.seq)))
+        headers += producer_headers(outcome)
         self.empty(200 if self._has_body and not outcome.duplicate else 204, headers)
 
 
 class CreateRequest(Exchange):
     """PUT on a stream: create it, or make sure that it is as asked."""
 
-    __slots__ = ("_fork", "_lifetime")
+    __slots__ = ("_attributes", "_fork", "_lifetime")
 
     def begin(self) -> None:
         """Check the headers and ask for the body."""
@@ -100,11 +123,12 @@ class CreateRequest(Exchange):
         parse_stream_seq(self.headers)
         self._lifetime = parse_lifetime(self.headers)
         self._fork = _fork(self)
+        self._attributes = parse_attributes_header(self.headers)
         self.app.bodies.read(self)
 
     def on_body(self, body: bytes) -> None:
         """Propose the creation."""
-        headers, (bucket, stream, flat) = self.headers, self.target
+        headers, (bucket, stream, flat, *_) = self.headers, self.target
         group = self.app.node.group_of(bucket)
         content_type = headers.get("content-type") or None
         unsplit = None
@@ -132,15 +156,17 @@ class CreateRequest(Exchange):
             parse_stream_seq(headers),
             _if_match(self),
             self.wanted_incarnation(),
+            self._attributes,
         )
         group.propose(command, self._on_outcome, len(body), unsplit)
 
     def _on_outcome(self, outcome: AnyAnswer) -> None:
         if not isinstance(outcome, Created):
-            self.refused(_refusal(outcome))
+            self.refused(refusal(outcome))
             return
         headers = self.state_headers(outcome.incarnation, outcome.tail, outcome.tail, outcome.closed)
         headers.append(("content-type", outcome.content_type))
+        headers += record_headers(outcome)
         if outcome.new:
             headers.append(("location", self.app.location(self)))
         self.empty(201 if outcome.new else 200, headers)
@@ -153,27 +179,32 @@ def delete_stream(exchange: Exchange) -> None:
         if isinstance(outcome, Ended):
             exchange.empty(204, [("stream-incarnation", exchange.incarnation(outcome.incarnation))])
         else:
-            exchange.refused(_refusal(outcome))
+            exchange.refused(refusal(outcome))
 
     target = exchange.target
     command = Delete(target.bucket, target.stream, exchange.wanted_incarnation())
     exchange.app.node.group_of(target.bucket).propose(command, on_outcome)
 
 
-def create_bucket(exchange: Exchange, name: str) -> None:
-    """PUT on a bucket."""
-
-    def on_outcome(outcome: AnyAnswer) -> None:
-        if isinstance(outcome, BucketCreated):
-            exchange.empty(201, [("location", exchange.app.location(exchange))])
-        else:
-            exchange.refused(_refusal(outcome))
-
-    bucket = parse_bucket_name(name)
-    exchange.app.node.group_of(bucket).propose(CreateBucket(bucket), on_outcome)
+def producer_headers(outcome: Appended) -> HeaderList:
+    """What a producer is told of itself."""
+    if outcome.epoch is None:
+        return []
+    return [("producer-epoch", str(outcome.epoch)), ("producer-seq", str(outcome.seq))]
 
 
-def _refusal(outcome: AnyAnswer) -> Refused | Failure:
+def record_headers(outcome: Appended | Created) -> HeaderList:
+    """Which ordinals the messages of a write to a JSON stream have."""
+    if outcome.record_next is None:
+        return []
+    return [
+        RECORD_EXTENSION,
+        ("stream-record-start", str(outcome.record_start)),
+        ("stream-record-next", str(outcome.record_next)),
+    ]
+
+
+def refusal(outcome: AnyAnswer) -> Refused | Failure:
     """An outcome that is not the success of its command is why that was not done."""
     if isinstance(outcome, Refused | Unavailable | OutcomeUnknown):
         return outcome

@@ -37,14 +37,14 @@ def decide_append(
     producer = command.producer
     has_body = bool(command.messages) or unsplit is not None
     if stream.closed:
-        return _on_closed(stream, producer, close_only=command.close and not has_body)
+        return _on_closed(stream, command, close_only=command.close and not has_body)
     if has_body and command.media_type != stream.media_type:
         return refused("content_type_mismatch", f"the stream has content type {stream.content_type}", stream)
     known = None
     if producer is not None:
         known = stream.producers.get(producer.id) if stream.producers else None
         if known is not None and producer.epoch == known.epoch and producer.seq <= known.seq:
-            return _duplicate(stream, command, producer, known)
+            return _duplicate(stream, command, known)
     if command.if_match is not None and not matches(stream, command.if_match):
         return precondition_failed(stream)
     if command.record_match is not None and not (
@@ -153,24 +153,28 @@ def incarnation_mismatch(stream: Stream | None) -> Refused:
     return refused("incarnation_mismatch", "there is no such incarnation of the stream now", stream)
 
 
-def _on_closed(stream: Stream, producer: Producer | None, close_only: bool) -> Appended | Refused:
+def _on_closed(stream: Stream, command: Append, close_only: bool) -> Appended | Refused:
+    producer = command.producer
     if producer is None:
         if close_only:
-            return Appended(stream.incarnation, stream.tail, stream.tail, closed=True, duplicate=True)
+            return _again(stream, command, stream.tail)
     elif stream.closed_by == (producer.id, producer.epoch, producer.seq):
-        return Appended(
-            stream.incarnation, stream.tail, stream.tail, True, True, producer.epoch, producer.seq
-        )
+        return _again(stream, command, stream.tail, producer.epoch, producer.seq)
     return refused("stream_closed", "the stream is closed", stream)
 
 
-def _duplicate(stream: Stream, command: Append, producer: Producer, known: ProducerState) -> Appended:
-    is_last = producer.seq == known.seq
-    next_offset = known.next_offset if is_last else stream.tail
-    outcome = Appended(
-        stream.incarnation, stream.tail, next_offset, stream.closed, True, known.epoch, known.seq
-    )
-    if is_last and stream.is_json and next_offset >= stream.earliest:
+def _duplicate(stream: Stream, command: Append, known: ProducerState) -> Appended:
+    if command.producer is not None and command.producer.seq == known.seq:
+        return _again(stream, command, known.next_offset, known.epoch, known.seq)
+    return Appended(stream.incarnation, stream.tail, stream.tail, stream.closed, True, known.epoch, known.seq)
+
+
+def _again(
+    stream: Stream, command: Append, next_offset: int, epoch: int | None = None, seq: int | None = None
+) -> Appended:
+    """What the request came to when it was done, at this offset; its ordinals too unless they are trimmed."""
+    outcome = Appended(stream.incarnation, stream.tail, next_offset, stream.closed, True, epoch, seq)
+    if stream.is_json and next_offset >= stream.earliest:
         outcome.record_next = stream.record_at(next_offset)
         outcome.record_start = outcome.record_next - len(command.messages)
     return outcome

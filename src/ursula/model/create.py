@@ -10,13 +10,11 @@ from .append import (
     precondition_failed,
     stream_not_found,
 )
+from .attributes import NO_ATTRIBUTES
 from .commands import Create, ForkPoint
 from .media_type import DEFAULT, media_type_of
 from .outcomes import Created, Refused
-from .snapshot import trimmed_off
 from .stream import Bucket, Stream
-
-NO_ATTRIBUTES = b"{}"
 
 
 class NewStream:
@@ -149,7 +147,7 @@ def _fork_offset(source: Stream, point: ForkPoint) -> int | Refused:
     if offset > source.tail:
         return Refused("offset_beyond_tail", f"the source ends at {source.tail}", tail=source.tail)
     if offset < source.earliest:
-        return trimmed_off(source)
+        return Refused("offset_trimmed", f"the source begins at {source.earliest}", earliest=source.earliest)
     if source.is_json and not source.is_boundary(offset):
         return Refused("invalid_offset", "the fork offset lies inside a JSON message")
     if point.sub_offset == 0:

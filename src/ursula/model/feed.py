@@ -25,7 +25,9 @@ def read_feed(
     if after is None:
         after = bucket.position - 1
     elif after < bucket.position:
-        return Refused("position_trimmed", f"the bucket was made at position {bucket.position}")
+        return _before(bucket)
+    if until is not None and until < bucket.position:
+        return _before(bucket)
     if max(after, until or 0) > applied:
         return Refused("offset_beyond_tail", f"the log of the bucket ends at {applied}")
     entries: list[FeedEntry] = []
@@ -36,13 +38,17 @@ def read_feed(
         next_position = max(after, until)
     size = 0
     for number in range(bisect_right(journal.positions, after), last):
-        if size >= bytes_max:
+        if entries and size >= bytes_max:
             next_position = entries[-1].position
             break
         entry, entry_size = _entry(journal, number)
         entries.append(entry)
         size += entry_size
     return FeedPage(entries, next_position, max(tail, next_position))
+
+
+def _before(bucket: Bucket) -> Refused:
+    return Refused("position_trimmed", f"the bucket was made at position {bucket.position}")
 
 
 def _entry(journal: Journal, number: int) -> tuple[FeedEntry, int]:

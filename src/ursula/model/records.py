@@ -2,17 +2,29 @@
 
 from .append import refused
 from .outcomes import RecordPage, Refused
+from .snapshot import trimmed_off
 from .stream import Stream
 
 
 def read_records(
-    stream: Stream, record: int | None, tail_records: int | None, records_max: int, bytes_max: int
+    stream: Stream,
+    record: int | None,
+    tail_records: int | None,
+    records_max: int,
+    bytes_max: int,
+    offset: int | None = None,
 ) -> RecordPage | Refused:
-    """About `bytes_max` bytes of whole messages: from an ordinal on, or the last so many, or none."""
+    """About `bytes_max` bytes of whole messages: from an ordinal or an offset on, or the last so many."""
     if not stream.is_json:
         return refused("invalid_parameter", "only a JSON stream has records", stream)
     first, following = stream.record_at(stream.earliest), stream.next_record
-    if record is None:
+    if offset is not None:
+        if offset < stream.earliest:
+            return trimmed_off(stream)
+        if offset > stream.tail or not stream.is_boundary(offset):
+            return refused("invalid_offset", "no message begins at this offset", stream)
+        record = stream.record_at(offset)
+    elif record is None:
         record = max(first, following - (tail_records or 0))
     if record < first:
         refusal = refused("record_trimmed", f"the first record is {first}", stream)

@@ -7,12 +7,14 @@ from .stream import Stream
 
 
 def decide_publish(stream: Stream, command: PublishSnapshot) -> SnapshotPublished | Refused | None:
-    """What a publication comes to; None if the snapshot is to become the visible one."""
+    """What a publication comes to; None if the snapshot is to become the visible one, or to be trimmed to."""
     offset, visible = command.offset, stream.snapshot
     if visible is not None and offset == visible.offset:
-        if (command.digest, command.content_type) == (visible.digest, visible.content_type):
-            return published(stream, offset, visible.digest, duplicate=True)
-        return refused("snapshot_conflict", "there is another snapshot at this offset", stream)
+        if (command.digest, command.content_type) != (visible.digest, visible.content_type):
+            return refused("snapshot_conflict", "there is another snapshot at this offset", stream)
+        if command.trim and offset > stream.earliest:
+            return None
+        return published(stream, offset, visible.digest, duplicate=True)
     if offset < stream.earliest:
         return trimmed_off(stream)
     if offset > stream.tail:

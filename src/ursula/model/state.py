@@ -19,6 +19,7 @@ from .append import (
     stream_not_found,
     write,
 )
+from .attributes import NO_ATTRIBUTES
 from .commands import (
     AnyCommand,
     Append,
@@ -32,7 +33,7 @@ from .commands import (
     SetAttributes,
     Trim,
 )
-from .create import NO_ATTRIBUTES, created, decide_create
+from .create import created, decide_create
 from .feed import read_feed
 from .journal import Kind
 from .media_type import JSON
@@ -200,12 +201,13 @@ class State:
         records_max: int,
         bytes_max: int,
         incarnation: str | None = None,
+        offset: int | None = None,
     ) -> RecordPage | Refused:
         """Messages of a JSON stream by their ordinals: see records.py."""
         stream = self._visible(bucket, name, incarnation)
         if isinstance(stream, Refused):
             return stream
-        return read_records(stream, record, tail_records, records_max, bytes_max)
+        return read_records(stream, record, tail_records, records_max, bytes_max, offset)
 
     def read(
         self, bucket: str, name: str, offset: int, bytes_max: int, whole: bool, incarnation: str | None = None
@@ -376,16 +378,19 @@ class State:
         return AttributesSet(stream.incarnation)
 
     def _publish(self, bucket: Bucket, stream: Stream, command: PublishSnapshot, index: int) -> AnyOutcome:
-        self._hide_snapshot(stream)
-        stream.snapshot = Snapshot(
-            command.offset, command.blob, command.content_type, command.size, command.digest
-        )
-        self.blobs[command.blob] = 1
-        event = events.snapshot(command)
-        bucket.journal.add(index, Kind.SNAPSHOT, stream, command.offset, event=event)
+        visible = stream.snapshot
+        is_visible = visible is not None and visible.offset == command.offset
+        if not is_visible:
+            self.blobs[command.blob] = self.blobs.get(command.blob, 0) + 1
+            self._hide_snapshot(stream)
+            stream.snapshot = Snapshot(
+                command.offset, command.blob, command.content_type, command.size, command.digest
+            )
+            event = events.snapshot(command)
+            bucket.journal.add(index, Kind.SNAPSHOT, stream, command.offset, event=event)
         if command.trim and command.offset > stream.earliest:
             self._trim(bucket, stream, command, index)
-        return published(stream, command.offset, command.digest)
+        return published(stream, command.offset, command.digest, duplicate=is_visible)
 
     def _trim(
         self, bucket: Bucket, stream: Stream, command: Trim | PublishSnapshot, index: int

@@ -1,0 +1,21 @@
+"""ULIDs: names that sort by the time they were made, and are never made twice."""
+
+import secrets
+import time
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_LENGTH = 26
+
+
+def new_ulid() -> str:
+    """48 bits of milliseconds since 1970 and 80 random bits, as 26 characters."""
+    number = (time.time_ns() // 1_000_000 << 80) | secrets.randbits(80)
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(5 * (_LENGTH - 1), -1, -5))
+
+
+def milliseconds_of(ulid: str) -> int:
+    """When it was made."""
+    number = 0
+    for character in ulid:
+        number = number << 5 | _ALPHABET.index(character)
+    return number >> 80

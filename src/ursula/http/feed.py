@@ -1,0 +1,270 @@
+"""The feed: everything that happens in a bucket, in one order, read like a stream of lines."""
+
+import asyncio
+import base64
+import time
+from typing import NamedTuple
+
+import msgspec
+
+from ..engine.group import Group, bucket_key
+from ..model.limits import READ_BYTES_DEFAULT
+from ..model.media_type import JSON, is_text
+from ..model.outcomes import FeedEntry, FeedPage, FeedRow, Refused
+from ..model.state import BEGINNING, TAIL
+from .errors import Problem
+from .exchange import Exchange
+from .live import Waiting
+from .query import Live, ReadQuery, parse_read_query
+from .reads import NDJSON, settle_group
+from .rsgi import HeaderList
+from .sse import Event, encode_control, encode_data, subscribe
+from .tokens import cursor_at, format_offset, format_time, parse_offset
+from .traffic import FEED, FEED_LONG_POLL, FEED_SSE
+
+ROWS_AT_ONCE_MAX = 1000
+"""More rows than these are encoded in a thread, so that nobody else waits for them."""
+
+_WITHOUT_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
+_encode = msgspec.json.Encoder().encode
+_ROUTES = {Live.NO: FEED, Live.LONG_POLL: FEED_LONG_POLL, Live.SSE: FEED_SSE}
+
+
+def get_feed(exchange: Exchange) -> None:
+    """GET on a bucket with an offset."""
+    exchange.route = FEED
+    query = parse_read_query(exchange.scope.query_string)
+    resumed = exchange.headers.get("last-event-id")
+    if query.live is Live.SSE and resumed is not None:
+        query = query._replace(offset=parse_offset(resumed))
+    if query.offset is None:
+        raise Problem("invalid_offset", "a live read needs an offset")
+    if query.records is not None:
+        raise Problem("invalid_parameter", "a feed is read by position, not by record")
+    if query.until is not None and query.live is not Live.NO:
+        raise Problem("invalid_parameter", "until is for reads that do not wait")
+    if query.until is not None and query.offset > query.until:
+        raise Problem("invalid_parameter", "until lies before the offset")
+    _read(exchange, query)
+
+
+def _read(exchange: Exchange, query: ReadQuery) -> None:
+    bucket = exchange.target.bucket
+    group = exchange.app.node.group_of(bucket)
+    if not settle_group(exchange, group, lambda exchange: _read(exchange, query)):
+        return
+    wanted = exchange.headers.get("stream-incarnation")
+    if wanted is not None and wanted != exchange.app.node.feed_incarnation:
+        message = "the feed is of another cluster, or of before a restore"
+        raise Problem("incarnation_mismatch", message, [_incarnation(exchange)])
+    page = _find(group, bucket, query)
+    if isinstance(page, Refused):
+        exchange.refused(page)
+        return
+    exchange.route = _ROUTES[query.live]
+    if query.live is Live.SSE:
+        _follow(exchange, group, query, page)
+    elif query.live is Live.LONG_POLL and not page.entries and not exchange.app.stopping:
+        FeedPoll(exchange, group, query, page)
+    elif query.live is Live.LONG_POLL and not page.entries:
+        _send_nothing(exchange, query, page)
+    else:
+        _send(exchange, query, page)
+
+
+def _find(group: Group, bucket: str, query: ReadQuery) -> FeedPage | Refused:
+    after = query.offset
+    if after == TAIL:
+        page = group.read_feed(bucket, None, None, 0)
+        return page if isinstance(page, Refused) else FeedPage([], page.tail, page.tail)
+    return group.read_feed(bucket, None if after == BEGINNING else after, query.until, query.bytes_max)
+
+
+def _follow(exchange: Exchange, group: Group, query: ReadQuery, page: FeedPage) -> None:
+    headers = [("content-type", "text/event-stream"), ("cache-control", "no-cache"), _incarnation(exchange)]
+    offset = query.offset or 0
+    if offset == TAIL:
+        offset = page.next_position
+    events = FeedEvents(group, exchange)
+    subscribe(exchange, group, events, headers, offset, query.cursor)
+
+
+def _send(exchange: Exchange, query: ReadQuery, page: FeedPage) -> None:
+    headers = _headers(exchange, page)
+    if query.live is Live.LONG_POLL:
+        headers.append(_cursor(query))
+    if sum(len(entry.rows) for entry in page.entries) <= ROWS_AT_ONCE_MAX:
+        exchange.send(200, headers, encode_lines(page))
+        return
+
+    async def send() -> None:
+        exchange.send(200, headers, await asyncio.to_thread(encode_lines, page))
+
+    exchange.app.spawn(exchange, send())
+
+
+def _send_nothing(exchange: Exchange, query: ReadQuery, page: FeedPage) -> None:
+    exchange.empty(204, [*_headers(exchange, page)[1:], _cursor(query)])
+
+
+def _headers(exchange: Exchange, page: FeedPage) -> HeaderList:
+    headers = [
+        ("content-type", NDJSON),
+        ("stream-next-offset", format_offset(page.next_position)),
+        ("cache-control", "no-store"),
+        _incarnation(exchange),
+    ]
+    if page.next_position >= page.tail:
+        headers.append(("stream-up-to-date", "true"))
+    return headers
+
+
+def _incarnation(exchange: Exchange) -> tuple[str, str]:
+    return ("stream-incarnation", exchange.app.node.feed_incarnation)
+
+
+def _cursor(query: ReadQuery) -> tuple[str, str]:
+    return ("stream-cursor", cursor_at(time.time(), query.cursor))
+
+
+class FeedPoll(Waiting):
+    """A long-poll that waits for something to happen in a bucket."""
+
+    def __init__(self, exchange: Exchange, group: Group, query: ReadQuery, page: FeedPage) -> None:
+        self._bucket = exchange.target.bucket
+        super().__init__(exchange, group, bucket_key(self._bucket))
+        self._query = query._replace(offset=page.next_position)
+        self._page = page
+        group.watchers.add(self.incarnation, self._wake)
+        wait = exchange.app.long_poll_seconds if query.wait_seconds is None else query.wait_seconds
+        self.wake_in(wait)
+
+    def _wake(self) -> None:
+        page = _find(self.group, self._bucket, self._query)
+        if isinstance(page, Refused):
+            self.stop()
+            self.exchange.refused(page)
+        elif page.entries:
+            self.stop()
+            _send(self.exchange, self._query, page)
+
+    def tick(self) -> None:
+        """The wait is over."""
+        self.stop()
+        _send_nothing(self.exchange, self._query, self._page)
+
+    def end(self) -> None:
+        """The server stops: as if the wait was over."""
+        self.tick()
+
+    def stop(self) -> None:
+        """Wait no more."""
+        self.group.watchers.remove(self.incarnation, self._wake)
+        super().stop()
+
+
+class FeedEvents:
+    """A bucket as events: a data and a control event for each log entry."""
+
+    def __init__(self, group: Group, exchange: Exchange) -> None:
+        self._group = group
+        self._bucket = exchange.target.bucket
+        self._bytes_max = min(READ_BYTES_DEFAULT, exchange.app.sse_bytes)
+        self._encoded: tuple[tuple[int, int, str], Event] | None = None
+        self.key = self.watched = bucket_key(self._bucket)
+
+    def find(self, offset: int, cursor: str | None) -> Event | Refused | None:
+        """What happened after the position; None if nothing did yet."""
+        page = self._page(offset, self._bytes_max)
+        if isinstance(page, Refused):
+            return page
+        if not page.entries:
+            return None
+        key = (offset, page.next_position, cursor_at(time.time(), cursor))
+        if self._encoded is None or self._encoded[0] != key:
+            self._encoded = (key, encode_events(page, key[2]))
+        return self._encoded[1]
+
+    def nothing_yet(self, offset: int, cursor: str) -> bytes | None:
+        """A control event for a reader that has everything."""
+        page = self._page(offset, 0)
+        if isinstance(page, Refused) or page.entries:
+            return None
+        return encode_control(page.next_position, cursor, True, False)
+
+    def _page(self, offset: int, bytes_max: int) -> FeedPage | Refused:
+        after = None if offset == BEGINNING else offset
+        return self._group.read_feed(self._bucket, after, None, bytes_max)
+
+
+class _Names(NamedTuple):
+    """What all rows of a stream have in common, encoded once."""
+
+    prefix: bytes
+    media_type: str
+
+
+def encode_lines(page: FeedPage) -> bytes:
+    """The rows of a page, one JSON line each."""
+    known: dict[str, _Names] = {}
+    lines = [line for entry in page.entries for line in encode_entry(entry, known)]
+    lines.append(b"")
+    return b"\n".join(lines)
+
+
+def encode_events(page: FeedPage, cursor: str) -> Event:
+    """The entries of a page as events."""
+    known: dict[str, _Names] = {}
+    encoded = []
+    last = page.entries[-1].position
+    for entry in page.entries:
+        position = page.next_position if entry.position == last else entry.position
+        up_to_date = entry.position == last and page.next_position >= page.tail
+        encoded.append(encode_data(encode_entry(entry, known)))
+        encoded.append(encode_control(position, cursor, up_to_date, False))
+    return Event(b"".join(encoded), page.next_position, page.next_position >= page.tail, False)
+
+
+def encode_entry(entry: FeedEntry, known: dict[str, _Names]) -> list[bytes]:
+    """The rows of a log entry as JSON, without line ends."""
+    head = f'{{"position":"{format_offset(entry.position)}","at":"{format_at(entry.at)}","index":'.encode()
+    return [head + _encode_row(row, known) for row in entry.rows]
+
+
+def _encode_row(row: FeedRow, known: dict[str, _Names]) -> bytes:
+    names = known.get(row.incarnation)
+    if names is None:
+        fields = {"stream": row.stream, "incarnation": row.incarnation, "content_type": row.content_type}
+        names = known[row.incarnation] = _Names(b"," + _encode(fields)[1:-1], row.media_type)
+    text = (
+        f'{row.index},"kind":"{row.kind}","offset":"{row.offset:020}","next_offset":"{row.next_offset:020}"'
+    )
+    if row.record is not None:
+        text += f',"record":{row.record}'
+    parts = [text.encode(), names.prefix]
+    if row.producer is not None:
+        producer = {"id": row.producer.id, "epoch": row.producer.epoch, "seq": row.producer.seq}
+        parts.append(b',"producer":' + _encode(producer))
+    if row.event is not None:
+        parts.append(b',"event":' + row.event)
+    if row.payload is not None:
+        parts.append(_encode_value(row.payload, names.media_type))
+    parts.append(b"}")
+    return b"".join(parts)
+
+
+def _encode_value(payload: bytes, media_type: str) -> bytes:
+    if media_type == JSON:
+        return b',"value":' + payload.translate(_WITHOUT_LINE_ENDS)
+    if is_text(media_type):
+        try:
+            return b',"value":' + _encode(payload.decode())
+        except UnicodeDecodeError:
+            pass
+    return b',"value_base64":"' + base64.b64encode(payload) + b'"'
+
+
+def format_at(microseconds: int) -> str:
+    """A time as text in UTC, always with microseconds."""
+    text = format_time(microseconds)
+    return text if "." in text else f"{text[:-1]}.000000Z"

@@ -1,0 +1,243 @@
+"""Snapshots: published from a body that goes to a file as it arrives, and read back; and trimming."""
+
+import asyncio
+import re
+from pathlib import Path
+
+from ..cold.blobs import Blobs, BlobWriter
+from ..engine.failures import OutcomeUnknown
+from ..model.commands import PublishSnapshot, Trim
+from ..model.limits import SNAPSHOT_BYTES_MAX
+from ..model.media_type import DEFAULT
+from ..model.outcomes import Description, Refused, Snapshot, SnapshotPublished, Trimmed
+from .bodies import BodyLimit
+from .errors import Problem
+from .exchange import Exchange
+from .query import parse_query
+from .reads import Handler, settle
+from .rsgi import HeaderList
+from .tokens import format_offset, parse_offset, tag_matches
+from .writes import AnyAnswer, refusal
+
+WRITE_BYTES = 1024 * 1024
+"""So much of a body is gathered before it goes to the file."""
+
+_LIMIT = BodyLimit(SNAPSHOT_BYTES_MAX)
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)", re.ASCII)
+
+
+def publish_snapshot(exchange: Exchange) -> None:
+    """PUT on a snapshot."""
+    offset = _offset(exchange)
+    trim = parse_query(exchange.scope.query_string).get("trim", "true")
+    if trim not in ("true", "false"):
+        raise Problem("invalid_parameter", "trim is true or false")
+    found = _describe(exchange, publish_snapshot)
+    if found is not None:
+        exchange.app.spawn(exchange, _publish(exchange, found.incarnation, offset, trim == "true"))
+
+
+async def _publish(exchange: Exchange, incarnation: str, offset: int, trim: bool) -> None:
+    app, target = exchange.app, exchange.target
+    blobs = app.node.blobs
+    key = blobs.new_key(target.bucket, incarnation)
+    try:
+        writer = await _receive(exchange, blobs)
+        await asyncio.to_thread(blobs.keep, writer, key)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Problem("unavailable", f"the snapshot could not be stored: {reason}") from error
+
+    def on_outcome(outcome: AnyAnswer) -> None:
+        is_named = isinstance(outcome, SnapshotPublished) and not outcome.duplicate
+        if not is_named and not isinstance(outcome, OutcomeUnknown):
+            asyncio.get_running_loop().run_in_executor(None, blobs.remove, key)
+        if isinstance(outcome, SnapshotPublished):
+            headers = exchange.state_headers(outcome.incarnation, outcome.tail, outcome.tail, outcome.closed)
+            headers.append(("stream-snapshot-offset", format_offset(outcome.offset)))
+            headers.append(("stream-snapshot-digest", outcome.digest))
+            exchange.empty(204, headers)
+        elif isinstance(outcome, Refused) and _was_replaced(exchange, outcome):
+            exchange.refuse(Problem("stream_not_found", "the stream was deleted in the meantime"))
+        else:
+            exchange.refused(refusal(outcome))
+
+    content_type = exchange.headers.get("content-type") or DEFAULT
+    command = PublishSnapshot(
+        target.bucket,
+        target.stream,
+        offset,
+        key,
+        content_type,
+        writer.size,
+        writer.digest,
+        trim,
+        incarnation,
+    )
+    app.node.group_of(target.bucket).propose(command, on_outcome, len(key))
+
+
+def _was_replaced(exchange: Exchange, outcome: Refused) -> bool:
+    """Whether the name went to another stream while the body came; nobody asked for this one by name."""
+    return outcome.code == "incarnation_mismatch" and "stream-incarnation" not in exchange.headers
+
+
+async def _receive(exchange: Exchange, blobs: Blobs) -> BlobWriter:
+    """The body as a file that has no name yet."""
+    writer = await asyncio.to_thread(blobs.create)
+    try:
+        gathered: list[bytes] = []
+        size = 0
+        async for part in exchange.app.bodies.parts(exchange, _LIMIT, exchange.app.bodies.timeout_seconds):
+            gathered.append(part)
+            size += len(part)
+            if size >= WRITE_BYTES:
+                await asyncio.to_thread(writer.write, b"".join(gathered))
+                gathered, size = [], 0
+        await asyncio.to_thread(writer.write, b"".join(gathered))
+    except BaseException:
+        await asyncio.to_thread(writer.discard)
+        raise
+    return writer
+
+
+def get_snapshot(exchange: Exchange) -> None:
+    """GET or HEAD on a snapshot; without an offset, where the newest is."""
+    wanted = None if exchange.target.argument is None else _offset(exchange)
+    found = _describe(exchange, get_snapshot)
+    if found is None:
+        return
+    snapshot = found.snapshot
+    if snapshot is None:
+        raise Problem("snapshot_not_found", "the stream has no snapshot")
+    if wanted is None:
+        bucket, stream, *_ = exchange.target
+        location = exchange.app.location(
+            exchange, f"/{bucket}/{stream}/snapshot/{format_offset(snapshot.offset)}"
+        )
+        exchange.empty(307, [*_headers(exchange, found, snapshot), ("location", location)])
+    elif wanted != snapshot.offset:
+        raise Problem("snapshot_not_found", f"the snapshot is at {format_offset(snapshot.offset)}")
+    else:
+        exchange.app.spawn(exchange, _send(exchange, found, snapshot))
+
+
+async def _send(exchange: Exchange, found: Description, snapshot: Snapshot) -> None:
+    path = exchange.app.node.blobs.path(snapshot.blob)
+    await asyncio.to_thread(check_blob, path, snapshot)
+    tag = f'"{snapshot.digest}"'
+    headers = [
+        *_headers(exchange, found, snapshot),
+        ("content-type", snapshot.content_type),
+        ("stream-snapshot-digest", snapshot.digest),
+        ("etag", tag),
+        ("accept-ranges", "bytes"),
+    ]
+    known = exchange.headers.get("if-none-match")
+    if known is not None and tag_matches(known, tag):
+        exchange.empty(304, headers)
+        return
+    start, end = _range(exchange.headers.get("range"), snapshot.size)
+    status = 200
+    if (start, end) != (0, snapshot.size):
+        status = 206
+        headers.append(("content-range", f"bytes {start}-{end - 1}/{snapshot.size}"))
+    if exchange.scope.method == "HEAD" or start == end:
+        exchange.empty(status, [*headers, ("content-length", str(end - start))])
+    else:
+        exchange.file(status, headers, str(path), start, end)
+
+
+def check_blob(path: Path, snapshot: Snapshot) -> None:
+    """Refuse to send what is not what was stored. Blocking."""
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise Problem("object_damaged", f"the bytes of the snapshot are lost: {error.strerror}") from error
+    if size != snapshot.size:
+        raise Problem("object_damaged", f"the snapshot has {size} bytes instead of {snapshot.size}")
+
+
+def delete_snapshot(exchange: Exchange) -> None:
+    """DELETE on a snapshot: never possible."""
+    wanted = _offset(exchange)
+    found = _describe(exchange, delete_snapshot)
+    if found is None:
+        return
+    if found.snapshot is None or found.snapshot.offset != wanted:
+        raise Problem("snapshot_not_found", "there is no snapshot at this offset")
+    raise Problem("snapshot_conflict", "the visible snapshot stays: publish a newer one instead")
+
+
+def put_retention(exchange: Exchange) -> None:
+    """PUT on retention: drop what lies before the offset."""
+
+    def on_outcome(outcome: AnyAnswer) -> None:
+        if isinstance(outcome, Trimmed):
+            headers = exchange.state_headers(outcome.incarnation, outcome.tail, outcome.tail, outcome.closed)
+            headers.append(("stream-earliest-offset", format_offset(outcome.earliest)))
+            exchange.empty(204, headers)
+        else:
+            exchange.refused(refusal(outcome))
+
+    target = exchange.target
+    command = Trim(target.bucket, target.stream, _offset(exchange), exchange.wanted_incarnation())
+    exchange.app.node.group_of(target.bucket).propose(command, on_outcome)
+
+
+def _offset(exchange: Exchange) -> int:
+    text = exchange.target.argument
+    if text is None:
+        raise Problem(
+            "method_not_allowed", "name the offset of the snapshot", [("allow", "GET, HEAD, OPTIONS")]
+        )
+    offset = parse_offset(text)
+    if offset < 0:
+        raise Problem("invalid_offset", "the offset here is the digits that the server gave")
+    return offset
+
+
+def _describe(exchange: Exchange, again: Handler) -> Description | None:
+    """What the stream is; None if the request was answered, or will be when that is certain."""
+    target = exchange.target
+    group = exchange.app.node.group_of(target.bucket)
+    if not settle(exchange, group, again):
+        return None
+    found = group.describe(target.bucket, target.stream, exchange.wanted_incarnation())
+    if isinstance(found, Refused):
+        exchange.refused(found)
+        return None
+    return found
+
+
+def _headers(exchange: Exchange, found: Description, snapshot: Snapshot) -> HeaderList:
+    headers = [
+        ("stream-next-offset", format_offset(snapshot.offset)),
+        ("stream-snapshot-offset", format_offset(snapshot.offset)),
+        ("stream-incarnation", exchange.incarnation(found.incarnation)),
+        ("cache-control", "no-store"),
+    ]
+    if snapshot.offset == found.tail:
+        headers.append(("stream-up-to-date", "true"))
+        if found.closed:
+            headers.append(("stream-closed", "true"))
+    return headers
+
+
+def _range(header: str | None, size: int) -> tuple[int, int]:
+    """The stretch that is asked for: all of it for what is not one range of bytes."""
+    match = _RANGE.fullmatch(header.strip()) if header is not None else None
+    if match is None or match.group() == "bytes=-" or max(map(len, match.groups())) > 30:
+        return 0, size
+    first, last = match.groups()
+    if first:
+        start, end = int(first), min(int(last) + 1, size) if last else size
+    else:
+        start, end = max(0, size - int(last)), size
+    if last and first and int(last) < int(first):
+        return 0, size
+    if start >= size:
+        raise Problem(
+            "range_not_satisfiable", f"the snapshot has {size} bytes", [("content-range", f"bytes */{size}")]
+        )
+    return start, end
