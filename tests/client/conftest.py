@@ -19,6 +19,8 @@ Connect = Callable[..., Client]
 BUCKET = "clients"
 QUICK = Patience(first_seconds=0.01, longest_seconds=0.05, give_up_seconds=5)
 
+OPTIONS: dict[str, Any] = {"patience": QUICK, "live_patience": Patience(0.01, 0.05, None)}
+
 _numbers = count()
 
 
@@ -42,13 +44,13 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
         if request.param == "blocking":
 
             def make(url: str, **options: Any) -> Client:
-                return stack.enter_context(Client(url, **{"patience": QUICK, **options}))
+                return stack.enter_context(Client(url, **{**OPTIONS, **options}))
         else:
             loop = asyncio.new_event_loop()
             stack.callback(loop.close)
 
             def make(url: str, **options: Any) -> Client:
-                client = AsyncClient(url, **{"patience": QUICK, **options})
+                client = AsyncClient(url, **{**OPTIONS, **options})
                 return stack.enter_context(driven(client, loop))
 
         yield make

@@ -101,7 +101,8 @@ class Proxy:
 
     def _answer(self, handler: BaseHTTPRequestHandler, fault: Fault) -> None:
         handler.send_response(fault.status or 500)
-        for name, value in {**fault.headers, "Content-Length": str(len(fault.body))}.items():
+        own = {"Content-Length": str(len(fault.body)), "Connection": "close"}
+        for name, value in {**fault.headers, **own}.items():
             handler.send_header(name, value)
         handler.end_headers()
         handler.wfile.write(fault.body)
@@ -116,10 +117,11 @@ class Proxy:
         for name, value in response.getheaders():
             if name.lower() not in ("transfer-encoding", "connection"):
                 handler.send_header(name, value)
-        if response.headers.get("content-length") is None and response.status != 204:
-            handler.send_header("Transfer-Encoding", "chunked")
-        handler.end_headers()
         is_chunked = response.headers.get("content-length") is None and response.status != 204
+        if is_chunked:
+            handler.send_header("Transfer-Encoding", "chunked")
+        handler.send_header("Connection", "close")
+        handler.end_headers()
         sent = 0
         while piece := response.read1(1024):
             piece = piece if cut_after is None else piece[: cut_after - sent]
