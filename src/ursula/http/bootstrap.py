@@ -23,7 +23,7 @@ from .snapshots import check_blob
 from .tokens import format_offset
 
 IN_MEMORY_BYTES_MAX = READ_BYTES_DEFAULT
-COPY_BYTES = 1024 * 1024
+COPY_BYTES = 256 * 1024
 OPENING_SECONDS = 60.0
 """By then Granian has opened the file that it was given; what is open stays readable without a name."""
 
@@ -104,6 +104,8 @@ class Bootstrap:
                     await asyncio.to_thread(file.write, b"".join(messages))
                 await asyncio.to_thread(file.write, self._end())
             self._exchange.file(200, self._headers(), str(path), 0, path.stat().st_size)
+        except FileNotFoundError as error:
+            raise Overtaken from error  # the snapshot was replaced, and its bytes are gone already
         except OSError as error:
             reason = error.strerror or str(error)
             raise Problem("unavailable", f"there is no room to put it together: {reason}") from error

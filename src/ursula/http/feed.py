@@ -8,7 +8,6 @@ from typing import NamedTuple
 import msgspec
 
 from ..engine.group import Group, bucket_key
-from ..model.limits import READ_BYTES_DEFAULT
 from ..model.media_type import JSON, is_text
 from ..model.outcomes import FeedEntry, FeedPage, FeedRow, Refused
 from ..model.state import BEGINNING, TAIL
@@ -22,6 +21,8 @@ from .sse import Event, encode_control, encode_data, subscribe
 from .tokens import cursor_at, format_offset, format_time, parse_offset
 from .traffic import FEED, FEED_LONG_POLL, FEED_SSE
 
+EVENT_BYTES = 256 * 1024
+"""About so much is encoded and sent to a follower at a time."""
 ROWS_AT_ONCE_MAX = 1000
 """More rows than these are encoded in a thread, so that nobody else waits for them."""
 
@@ -169,7 +170,7 @@ class FeedEvents:
     def __init__(self, group: Group, exchange: Exchange) -> None:
         self._group = group
         self._bucket = exchange.target.bucket
-        self._bytes_max = min(READ_BYTES_DEFAULT, exchange.app.sse_bytes)
+        self._bytes_max = min(EVENT_BYTES, exchange.app.sse_bytes)
         self._encoded: tuple[tuple[int, int, str], Event] | None = None
         self.key = self.watched = bucket_key(self._bucket)
 

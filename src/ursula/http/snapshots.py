@@ -43,7 +43,11 @@ async def _publish(exchange: Exchange, incarnation: str, offset: int, trim: bool
     key = blobs.new_key(target.bucket, incarnation)
     try:
         writer = await _receive(exchange, blobs)
-        await asyncio.to_thread(blobs.keep, writer, key)
+        try:
+            await asyncio.to_thread(blobs.keep, writer, key)
+        except OSError:
+            await asyncio.to_thread(writer.discard)
+            raise
     except OSError as error:
         reason = error.strerror or str(error)
         raise Problem("unavailable", f"the snapshot could not be stored: {reason}") from error

@@ -9,6 +9,9 @@ from .stream import Bucket
 ROW_BYTES = 256
 """About what a row takes beside its payload, wherever it is sent."""
 
+ROWS_MAX = 4096
+"""After so many rows a page ends with its entry, however small they are."""
+
 _APPEND = int(Kind.APPEND)
 
 
@@ -36,14 +39,15 @@ def read_feed(
     if until is not None:
         last = bisect_right(journal.positions, until)
         next_position = max(after, until)
-    size = 0
+    size = rows = 0
     for number in range(bisect_right(journal.positions, after), last):
-        if entries and size >= bytes_max:
+        if entries and (size >= bytes_max or rows >= ROWS_MAX):
             next_position = entries[-1].position
             break
         entry, entry_size = _entry(journal, number)
         entries.append(entry)
         size += entry_size
+        rows += len(entry.rows)
     return FeedPage(entries, next_position, max(tail, next_position))
 
 
