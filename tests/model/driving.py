@@ -2,9 +2,18 @@
 
 from collections.abc import Iterable
 
-from ursula.model.commands import AnyCommand, Append, Create
-from ursula.model.outcomes import AnyOutcome, Appended, Created, Page, Refused
-from ursula.model.state import State
+from ursula.model.commands import AnyCommand, Append, Create, ForkPoint, PublishSnapshot
+from ursula.model.outcomes import (
+    AnyOutcome,
+    Appended,
+    Created,
+    Description,
+    Page,
+    Refused,
+    SnapshotPublished,
+)
+from ursula.model.state import BEGINNING, State
+from ursula.model.stream import Stream
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
@@ -39,6 +48,18 @@ class Driver:
         assert isinstance(outcome, Appended)
         return outcome
 
+    def fork(self, name: str, source: str, offset: int | None = None, sub_offset: int = 0) -> Created:
+        """Make a fork that is sure to be possible."""
+        outcome = self.do(Create("b", name, None, fork=ForkPoint(source, offset, sub_offset)))
+        assert isinstance(outcome, Created)
+        return outcome
+
+    def publish(self, name: str, offset: int, blob: str = "blob", trim: bool = True) -> SnapshotPublished:
+        """Publish a snapshot that is sure to be taken."""
+        outcome = self.do(publication(name, offset, blob, trim))
+        assert isinstance(outcome, SnapshotPublished)
+        return outcome
+
     def refusal(self, command: AnyCommand) -> Refused:
         """Apply what is sure to be refused."""
         outcome = self.do(command)
@@ -56,13 +77,38 @@ class Driver:
         return page
 
     def content(self, name: str) -> bytes:
-        """All bytes of a stream."""
-        return b"".join(self.page(name).chunks)
+        """All bytes of a stream that are kept."""
+        return b"".join(self.page(name, BEGINNING).chunks)
+
+    def described(self, name: str) -> Description:
+        """What a stream that is sure to be there is now."""
+        description = self.state.describe("b", name)
+        assert isinstance(description, Description)
+        return description
+
+    def stream(self, name: str) -> Stream:
+        """The stream itself, also when it is out of sight."""
+        stream = self.state.find("b", name)
+        assert stream is not None
+        return stream
 
     def gone(self, name: str) -> str | None:
         """Why a client sees no stream at a name; None if it sees one."""
         described = self.state.describe("b", name)
         return described.code if isinstance(described, Refused) else None
+
+
+def publication(
+    name: str,
+    offset: int,
+    blob: str = "blob",
+    trim: bool = True,
+    content_type: str = "text/plain",
+    digest: str = "sha256:aa",
+    incarnation: str | None = None,
+) -> PublishSnapshot:
+    """The publication of a snapshot in the bucket `b`."""
+    return PublishSnapshot("b", name, offset, blob, content_type, 3, digest, trim, incarnation)
 
 
 def codes(outcomes: Iterable[AnyOutcome]) -> list[str]:

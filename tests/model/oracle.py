@@ -1,10 +1,14 @@
 """What streams are, said as simply as possible: each holds all its bytes, and a fork copies everything.
 
-Slow on purpose, and shares nothing with the model but its commands and outcomes. Of a refusal it
-tells the code and what a client must be told with it, never the text.
+Slow on purpose, and shares nothing with the model but its commands and outcomes. What was trimmed is
+still there, behind a mark; so an ordinal is a place in a list. Of a refusal it tells the code and what
+a client must be told with it, never the text.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from ursula.model.commands import (
     AnyCommand,
@@ -12,21 +16,30 @@ from ursula.model.commands import (
     Create,
     CreateBucket,
     Delete,
+    DeleteBucket,
     Expire,
     ForkPoint,
     IfMatch,
     Producer,
+    PublishSnapshot,
     Renew,
+    SetAttributes,
+    Trim,
 )
 from ursula.model.outcomes import (
     AnyOutcome,
     Appended,
+    AttributesSet,
     BucketCreated,
+    BucketDeleted,
     Created,
     Ended,
     Ignored,
     Refused,
     Renewed,
+    Snapshot,
+    SnapshotPublished,
+    Trimmed,
 )
 
 
@@ -45,6 +58,7 @@ class Row:
     record: int | None
     payload: bytes | None
     producer: tuple[str, int, int] | None
+    event: dict[str, Any] | None = None
 
 
 @dataclass(eq=False)
@@ -57,6 +71,7 @@ class OracleStream:
     ttl_seconds: int | None
     expires_at: int | None
     deadline: int | None
+    created_at: int
     last_write_at: int
     appends: list[list[bytes]] = field(default_factory=list)
     closed: bool = False
@@ -66,6 +81,9 @@ class OracleStream:
     parent: "OracleStream | None" = None
     fork: ForkPoint | None = None
     gone: bool = False
+    earliest: int = 0
+    snapshot: Snapshot | None = None
+    attributes: bytes | None = None
 
     @property
     def is_json(self) -> bool:
@@ -91,6 +109,20 @@ class OracleStream:
             offsets.append(offsets[-1] + len(message))
         return offsets
 
+    @property
+    def append_ends(self) -> list[int]:
+        """Where each append ends."""
+        return [len(b"".join(m for a in self.appends[: n + 1] for m in a)) for n in range(len(self.appends))]
+
+    def records_before(self, offset: int) -> int:
+        """How many messages end at or before the offset."""
+        return sum(boundary <= offset for boundary in self.boundaries[1:])
+
+    @property
+    def kept(self) -> list[bytes]:
+        """The messages that are still to be read."""
+        return self.messages[self.records_before(self.earliest) :]
+
     def before(self, offset: int) -> list[list[bytes]]:
         """A copy of the content up to the offset."""
         kept, position = [], 0
@@ -113,6 +145,8 @@ class OracleStream:
 
 @dataclass
 class OracleBucket:
+    position: int
+    created_at: int
     streams: dict[str, OracleStream] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
 
@@ -125,6 +159,13 @@ class Oracle:
         self.position = 0
         self.at = 0
         self.buckets: dict[str, OracleBucket] = {}
+        self.blobs_once_shown: set[str] = set()
+
+    @property
+    def blobs_shown(self) -> list[str]:
+        """The blob of every snapshot that a client sees, as often as it does."""
+        streams = [stream for bucket in self.buckets.values() for stream in bucket.streams.values()]
+        return [stream.snapshot.blob for stream in streams if stream.snapshot and not stream.gone]
 
     def begin(self, position: int, at: int) -> None:
         self.position = position
@@ -136,19 +177,32 @@ class Oracle:
             case CreateBucket():
                 if command.bucket in self.buckets:
                     return Refused("bucket_exists", "")
-                self.buckets[command.bucket] = OracleBucket()
+                self.buckets[command.bucket] = OracleBucket(self.position, self.at)
                 return BucketCreated(command.bucket)
+            case DeleteBucket():
+                if command.bucket not in self.buckets:
+                    return Refused("bucket_not_found", "")
+                if self.buckets[command.bucket].streams:
+                    return Refused("bucket_not_empty", "")
+                del self.buckets[command.bucket]
+                return BucketDeleted(command.bucket)
             case Create():
                 return self._create(command, index, unsplit)
             case Append():
                 return self._append(command, index, unsplit)
-            case Delete():
+            case Delete() | SetAttributes() | PublishSnapshot() | Trim():
                 found = self.visible(command.bucket, command.stream)
                 if isinstance(found, Refused):
                     return found
                 if command.incarnation not in {None, found.incarnation}:
                     return Refused("incarnation_mismatch", "")
-                return self._end(command.bucket, found, "delete", index)
+                if isinstance(command, Delete):
+                    return self._end(command.bucket, found, "delete", index)
+                if isinstance(command, SetAttributes):
+                    return self._set_attributes(found, command, index)
+                if isinstance(command, PublishSnapshot):
+                    return self._publish(found, command, index)
+                return refuse_trim(found, command) or self._trim(found, command, index)
             case Expire():
                 found = self.visible(command.bucket, command.stream)
                 if isinstance(found, Refused) or found.incarnation != command.incarnation:
@@ -181,7 +235,9 @@ class Oracle:
         stream = self.visible(bucket, name)
         if isinstance(stream, Refused):
             return stream
-        offset = {-1: 0, -2: stream.tail}.get(offset, offset)
+        offset = {-1: stream.earliest, -2: stream.tail}.get(offset, offset)
+        if offset < stream.earliest:
+            return Refused("offset_trimmed", "", earliest=stream.earliest)
         if offset > stream.tail:
             return Refused("offset_beyond_tail", "")
         if stream.is_json and offset not in stream.boundaries:
@@ -189,19 +245,43 @@ class Oracle:
         if not (whole or stream.is_json):
             piece = stream.content[offset : offset + bytes_max]
             return ([piece] if piece else []), offset, offset + len(piece)
-        taken: list[bytes] = []
-        position = 0
+        pieces, position = [], 0
         for message in stream.messages:
-            piece = message[max(0, offset - position) :]
+            pieces.append(message[max(0, offset - position) :])
             position += len(message)
-            if not piece:
-                continue
-            if taken and len(b"".join(taken)) + len(piece) > bytes_max:
-                break
-            taken.append(piece)
-            if len(b"".join(taken)) >= bytes_max:
-                break
+        taken = that_fit([piece for piece in pieces if piece], bytes_max)
         return taken, offset, offset + len(b"".join(taken))
+
+    def read_records(
+        self,
+        bucket: str,
+        name: str,
+        record: int | None,
+        tail_records: int | None,
+        records_max: int,
+        bytes_max: int,
+    ) -> Refused | tuple[list[bytes], int, int]:
+        """The messages that a read by ordinals gives, the ordinal of the first, and its offset."""
+        stream = self.visible(bucket, name)
+        if isinstance(stream, Refused):
+            return stream
+        if not stream.is_json:
+            return Refused("invalid_parameter", "")
+        first, following = stream.records_before(stream.earliest), len(stream.messages)
+        if record is None:
+            record = max(first, following - (tail_records or 0))
+        if record < first:
+            return Refused("record_trimmed", "", earliest=stream.earliest)
+        if record > following:
+            return Refused("record_beyond_next", "")
+        taken = that_fit(stream.messages[record : record + records_max], bytes_max)
+        return taken, record, stream.boundaries[record]
+
+    def list_streams(self, bucket: str, prefix: str, after: str) -> list[OracleStream]:
+        """All streams that a client sees in a bucket, of those asked for."""
+        visible = [stream for stream in self.buckets[bucket].streams.values() if not stream.gone]
+        asked = [s for s in visible if s.name.startswith(prefix) and s.name.encode() > after.encode()]
+        return sorted(asked, key=lambda stream: stream.name.encode())
 
     def _append(self, command: Append, index: int, unsplit: bool) -> AnyOutcome:
         stream = self.visible(command.bucket, command.stream)
@@ -213,19 +293,25 @@ class Oracle:
             return Refused("incarnation_mismatch", "")
         if stream.closed:
             if producer is not None and producer == stream.closed_by:
-                return self._appended(stream, stream.tail, True, producer.epoch, producer.seq)
+                return self._appended(stream, command, stream.tail, True, producer.epoch, producer.seq)
             if producer is None and command.close and not has_body:
-                return self._appended(stream, stream.tail, True)
+                return self._appended(stream, command, stream.tail, True)
             return Refused("stream_closed", "", stream.incarnation, stream.tail, True)
         if has_body and command.media_type != media(stream.content_type):
             return Refused("content_type_mismatch", "")
         known = stream.producers.get(producer.id) if producer is not None else None
         if producer is not None and known is not None:
             epoch, seq, end = known
-            if producer.epoch == epoch and producer.seq <= seq:
-                return self._appended(stream, end if producer.seq == seq else stream.tail, True, epoch, seq)
+            if producer.epoch == epoch and producer.seq == seq:
+                return self._appended(stream, command, end, True, epoch, seq)
+            if producer.epoch == epoch and producer.seq < seq:
+                return Appended(stream.incarnation, stream.tail, stream.tail, stream.closed, True, epoch, seq)
         if command.if_match is not None and not allows(command.if_match, stream):
             return Refused("precondition_failed", "")
+        if command.record_match is not None:
+            following = len(stream.messages) if stream.is_json else None
+            if command.record_match != following:
+                return Refused("precondition_failed", "")
         refusal = fenced(producer, known)
         if refusal is not None:
             return refusal
@@ -236,18 +322,24 @@ class Oracle:
         self._write(stream, command, index)
         stream.slide(self.at)
         if producer is None:
-            return self._appended(stream, stream.tail, False)
-        return self._appended(stream, stream.tail, False, producer.epoch, producer.seq)
+            return self._appended(stream, command, stream.tail, False)
+        return self._appended(stream, command, stream.tail, False, producer.epoch, producer.seq)
 
     def _appended(
         self,
         stream: OracleStream,
+        command: Append,
         next_offset: int,
         duplicate: bool,
         epoch: int | None = None,
         seq: int | None = None,
     ) -> Appended:
-        return Appended(stream.incarnation, stream.tail, next_offset, stream.closed, duplicate, epoch, seq)
+        """What a request is told that ended at this offset, now or when it was first tried."""
+        outcome = Appended(stream.incarnation, stream.tail, next_offset, stream.closed, duplicate, epoch, seq)
+        if stream.is_json and next_offset >= stream.earliest:
+            outcome.record_next = stream.records_before(next_offset)
+            outcome.record_start = outcome.record_next - len(command.messages)
+        return outcome
 
     def _write(self, stream: OracleStream, command: Append | Create, index: int) -> None:
         """The messages, the producer and the closing; all was checked before."""
@@ -265,8 +357,13 @@ class Oracle:
             )
             stream.appends.append([message])
             stream.last_write_at = self.at
-        if len(command.messages) > 1:
-            stream.appends[-len(command.messages) :] = [list(command.messages)]
+        if command.messages:
+            del stream.appends[-len(command.messages) :]
+            counts = command.counts if isinstance(command, Append) else ()
+            left = list(command.messages)
+            for count in counts or (len(left),):
+                stream.appends.append(left[:count])
+                del left[:count]
         if isinstance(command, Append) or command.messages:
             if producer is not None:
                 stream.producers[producer.id] = (producer.epoch, producer.seq, stream.tail)
@@ -293,7 +390,8 @@ class Oracle:
                 return Refused("stream_exists", "")
             return self._created(existing, new=False)
         content_type, ttl, expires = command.content_type, command.ttl_seconds, command.expires_at
-        source, shared = None, []
+        source, shared, earliest = None, [], 0
+        snapshot: Snapshot | None = None
         if command.fork is not None:
             source = streams.get(command.fork.source)
             if source is None:
@@ -305,6 +403,9 @@ class Oracle:
             offset = fork_offset(source, command.fork)
             if isinstance(offset, Refused):
                 return offset
+            earliest = source.earliest
+            if source.snapshot is not None and source.snapshot.offset <= offset:
+                snapshot = source.snapshot
             shared = source.before(offset)
             content_type = content_type or source.content_type
             if ttl is None and expires is None:
@@ -323,22 +424,73 @@ class Oracle:
             expires,
             expires,
             self.at,
+            self.at,
             appends=shared,
             parent=source,
             fork=command.fork,
+            earliest=earliest,
+            snapshot=snapshot,
+            attributes=None if command.attributes == b"{}" else command.attributes,
         )
         if command.fork is not None and command.fork.offset is None:
             stream.fork = ForkPoint(command.fork.source, stream.tail, command.fork.sub_offset)
         stream.slide(self.at)
-        self.buckets.setdefault(command.bucket, OracleBucket()).streams[command.stream] = stream
-        self._row(command.bucket, stream, "create" if source is None else "fork", index)
+        if bucket is None:
+            bucket = self.buckets[command.bucket] = OracleBucket(self.position, self.at)
+        bucket.streams[command.stream] = stream
+        told: dict[str, Any] = {"ttl_seconds": ttl, "expires_at": expires, "attributes": None}
+        if source is not None:
+            told |= {"source": source.name, "offset": stream.tail}
+        if stream.attributes is not None:
+            told["attributes"] = msgspec.json.decode(stream.attributes)
+        event = {name: value for name, value in told.items() if value is not None}
+        self._row(command.bucket, stream, "create" if source is None else "fork", index, event=event or None)
         self._write(stream, command, index)
-        return self._created(stream, new=True)
+        return self._created(stream, new=True, written=len(command.messages))
 
-    def _created(self, stream: OracleStream, new: bool) -> Created:
-        return Created(
+    def _created(self, stream: OracleStream, new: bool, written: int = 0) -> Created:
+        outcome = Created(
             new, stream.incarnation, stream.content_type, stream.tail, stream.closed, stream.deadline
         )
+        if stream.is_json:
+            outcome.record_next = len(stream.messages)
+            outcome.record_start = outcome.record_next - written
+        return outcome
+
+    def _set_attributes(self, stream: OracleStream, command: SetAttributes, index: int) -> AttributesSet:
+        if command.attributes != (stream.attributes or b"{}"):
+            stream.attributes = None if command.attributes == b"{}" else command.attributes
+            event = {"attributes": msgspec.json.decode(command.attributes)}
+            self._row(command.bucket, stream, "attributes", index, event=event)
+        return AttributesSet(stream.incarnation)
+
+    def _publish(
+        self, stream: OracleStream, command: PublishSnapshot, index: int
+    ) -> SnapshotPublished | Refused:
+        refusal = refuse_publish(stream, command)
+        if refusal is not None:
+            return refusal
+        again = stream.snapshot is not None and stream.snapshot.offset == command.offset
+        if not again:
+            stream.snapshot = Snapshot(
+                command.offset, command.blob, command.content_type, command.size, command.digest
+            )
+            self.blobs_once_shown.add(command.blob)
+            event = {name: getattr(command, name) for name in ("offset", "content_type", "size", "digest")}
+            event["blob"] = command.blob
+            self._row(command.bucket, stream, "snapshot", index, command.offset, event=event)
+        if command.trim:
+            self._trim(stream, command, index)
+        return SnapshotPublished(
+            stream.incarnation, stream.tail, stream.closed, command.offset, command.digest, again
+        )
+
+    def _trim(self, stream: OracleStream, command: Trim | PublishSnapshot, index: int) -> Trimmed:
+        if command.offset > stream.earliest:
+            stream.earliest = command.offset
+            event = {"earliest": command.offset}
+            self._row(command.bucket, stream, "trim", index, command.offset, event=event)
+        return Trimmed(stream.incarnation, stream.tail, stream.closed, stream.earliest)
 
     def _end(self, bucket: str, stream: OracleStream, kind: str, index: int) -> Ended:
         self._row(bucket, stream, kind, index)
@@ -362,6 +514,7 @@ class Oracle:
         record: int | None = None,
         payload: bytes | None = None,
         producer: Producer | None = None,
+        event: dict[str, Any] | None = None,
     ) -> None:
         start = stream.tail if offset is None else offset
         self.buckets[bucket].rows.append(
@@ -377,6 +530,7 @@ class Oracle:
                 record,
                 payload,
                 None if producer is None else (producer.id, producer.epoch, producer.seq),
+                event,
             )
         )
 
@@ -384,6 +538,34 @@ class Oracle:
 def media(content_type: str) -> str:
     """What of a content type is compared."""
     return content_type.split(";", maxsplit=1)[0].strip().lower()
+
+
+def that_fit(messages: list[bytes], bytes_max: int) -> list[bytes]:
+    """As many of the messages as fit, but at least one if there is one."""
+    count = min(1, len(messages))
+    while count < len(messages) and len(b"".join(messages[: count + 1])) <= bytes_max:
+        count += 1
+    return messages[:count]
+
+
+def refuse_publish(stream: OracleStream, command: PublishSnapshot) -> Refused | None:
+    """Why a snapshot cannot be published."""
+    visible = stream.snapshot
+    if visible is not None and command.offset == visible.offset:
+        same = (command.digest, command.content_type) == (visible.digest, visible.content_type)
+        return None if same else Refused("snapshot_conflict", "")
+    if command.offset < stream.earliest:
+        return Refused("offset_trimmed", "", earliest=stream.earliest)
+    if command.offset > stream.tail or (visible is not None and command.offset < visible.offset):
+        return Refused("snapshot_conflict", "")
+    return None if command.offset in stream.boundaries else Refused("invalid_offset", "")
+
+
+def refuse_trim(stream: OracleStream, command: Trim) -> Refused | None:
+    """Why a stream cannot be trimmed there."""
+    if stream.snapshot is None or not stream.earliest <= command.offset <= stream.snapshot.offset:
+        return Refused("snapshot_conflict", "")
+    return None if command.offset in stream.boundaries else Refused("invalid_offset", "")
 
 
 def seq_bytes(holder: Append | OracleStream) -> bytes:
@@ -426,6 +608,7 @@ def as_asked(stream: OracleStream, command: Create) -> bool:
         and lifetime == (stream.ttl_seconds, stream.expires_at)
         and command.close == stream.closed
         and fork == stream.fork
+        and command.attributes in {None, stream.attributes or b"{}"}
     )
 
 
@@ -434,6 +617,8 @@ def fork_offset(source: OracleStream, point: ForkPoint) -> int | Refused:
     offset = source.tail if point.offset is None else point.offset
     if offset > source.tail:
         return Refused("offset_beyond_tail", "")
+    if offset < source.earliest:
+        return Refused("offset_trimmed", "", earliest=source.earliest)
     if source.is_json and offset not in source.boundaries:
         return Refused("invalid_offset", "")
     if point.sub_offset == 0:

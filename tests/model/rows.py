@@ -1,5 +1,6 @@
 """The columns of a journal as the rows that they stand for."""
 
+import msgspec
 from tests.model.oracle import Row
 
 from ursula.model.journal import NO_RECORD, Journal, Kind
@@ -12,7 +13,7 @@ def rows_of(journal: Journal) -> list[Row]:
     for i in range(len(journal)):
         while entry + 1 < len(journal.first_rows) and journal.first_rows[entry + 1] <= i:
             entry += 1
-        producer = journal.producers[i]
+        producer, event = journal.producers[i], journal.events.get(i)
         rows.append(
             Row(
                 journal.positions[entry],
@@ -26,6 +27,7 @@ def rows_of(journal: Journal) -> list[Row]:
                 None if journal.records[i] == NO_RECORD else journal.records[i],
                 journal.payloads[i],
                 None if producer is None else (producer.id, producer.epoch, producer.seq),
+                None if event is None else msgspec.json.decode(event),
             )
         )
     return rows

@@ -58,7 +58,8 @@ class Messages:
             self.payloads = self.payloads[count:]
             self.ends = self.ends[count:]
             if self.append_ends is not None:
-                self.append_ends = self.append_ends[bisect_right(self.append_ends, offset) :]
+                ends = self.append_ends[bisect_right(self.append_ends, offset) :]
+                self.append_ends = ends or None  # with nothing left, `add` begins as with a new stream
         self.start = max(self.start, offset)
         return count
 
