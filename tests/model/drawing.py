@@ -13,17 +13,23 @@ from ursula.model.commands import (
     Create,
     CreateBucket,
     Delete,
+    DeleteBucket,
     Expire,
     ForkPoint,
     IfMatch,
     Producer,
+    PublishSnapshot,
     Renew,
+    SetAttributes,
+    Trim,
     Version,
 )
 from ursula.model.entry import encode
 
 BUCKETS = ["b", "c"]
-NAMES = ["s", "t", "u", "v", "w", "x", "y"]
+NAMES = ["s", "sa", "t", "ta/1", "t\u00e9", "tz", "\U0001f600"]
+ATTRIBUTES = [b"{}", b'{"title":"one"}', b'{"metadata":{"n":1},"title":"two"}']
+DIGESTS = ["sha256:aa", "sha256:bb"]
 CONTENT_TYPES = ["text/plain", "Text/Plain; charset=utf-8", "application/json", "application/JSON;v=1"]
 PROPOSER = 7
 
@@ -32,6 +38,10 @@ rarely = st.sampled_from([False] * 7 + [True])
 hardly_ever = st.sampled_from([False] * 31 + [True])
 payloads = st.binary(min_size=1, max_size=6)
 times = st.integers(0, 20).map(lambda tenths: 1_000_000 + tenths * 100_000)
+
+
+prefixes = st.sampled_from(["", "s", "t", "ta", "t\u00e9", "z", "\uffff"])
+cursors = st.sampled_from(["", "a", "zz", "\uffff", *NAMES])
 
 
 def any_stream(stream: OracleStream) -> bool:
@@ -134,6 +144,32 @@ def appends(draw: DrawFn, oracle: Oracle) -> Append:
         draw(st.sampled_from([None, None, None, "a", "aa", "b", "é", "z"])),
         draw(conditions(stream)),
         draw(incarnations(stream)),
+        record_match=draw(record_matches(stream)),
+    )
+
+
+@st.composite
+def record_matches(draw: DrawFn, stream: OracleStream | None) -> int | None:
+    """None, or the ordinal of the next message, or another."""
+    if not draw(sometimes):
+        return None
+    following = len(stream.messages) if stream is not None else 0
+    return draw(st.sampled_from([following, following, following, following + 1, 0]))
+
+
+@st.composite
+def batches(draw: DrawFn, oracle: Oracle) -> Append:
+    """Several appends in one, perhaps of a producer."""
+    bucket, name, stream = draw(places(oracle, lambda stream: not stream.closed))
+    content_type = stream.content_type if stream is not None else "text/plain"
+    frames = draw(st.lists(bodies(content_type), min_size=1, max_size=4))
+    return Append(
+        bucket,
+        name,
+        tuple(message for frame in frames for message in frame),
+        media(content_type),
+        producer=draw(producers(stream)) if draw(sometimes) else None,
+        counts=tuple(map(len, frames)),
     )
 
 
@@ -181,6 +217,7 @@ def creates(draw: DrawFn, oracle: Oracle) -> Create:
         draw(st.sampled_from([None, "b"])),
         draw(conditions(stream)) if draw(rarely) else None,
         draw(st.sampled_from(["0-0-0", stream.incarnation if stream else ""])) if draw(hardly_ever) else None,
+        draw(st.sampled_from(ATTRIBUTES)) if draw(sometimes) else None,
     )
 
 
@@ -191,8 +228,10 @@ def forks(draw: DrawFn, oracle: Oracle) -> Create:
     bucket, name, source = draw(places(oracle, lambda stream: (stream.fork is not None) == forked))
     point = ForkPoint(name)
     if source is not None and not draw(sometimes):
-        where = source.boundaries[draw(st.integers(0, 1)) :] or [0]
-        offsets = st.sampled_from(where) if source.is_json else st.integers(0, source.tail)
+        lowest = 0 if draw(rarely) else source.earliest
+        where = [boundary for boundary in source.boundaries if boundary >= lowest]
+        where = where[draw(st.integers(0, 1)) :] or where
+        offsets = st.sampled_from(where) if source.is_json else st.integers(lowest, source.tail)
         offset = source.tail + 1 if draw(hardly_ever) else draw(offsets)
         point = ForkPoint(name, offset, draw(st.sampled_from([0, 1, 2, 5])))
     content_type = source.content_type if source is not None else None
@@ -206,6 +245,7 @@ def forks(draw: DrawFn, oracle: Oracle) -> Create:
         ttl,
         expires,
         fork=point,
+        attributes=draw(st.sampled_from(ATTRIBUTES)) if draw(rarely) else None,
     )
 
 
@@ -232,6 +272,65 @@ def repeated_creates(draw: DrawFn, oracle: Oracle) -> Create:
         fork=fork if not draw(rarely) else None,
         if_match=draw(conditions(stream)) if draw(rarely) else None,
         incarnation=draw(st.sampled_from(["0-0-0", stream.incarnation])) if draw(rarely) else None,
+        attributes=draw(st.sampled_from([stream.attributes, *ATTRIBUTES])) if draw(st.booleans()) else None,
+    )
+
+
+@st.composite
+def bucket_deletes(draw: DrawFn, oracle: Oracle) -> DeleteBucket:
+    """The end of a bucket, mostly of one that is empty."""
+    empty = [name for name, bucket in oracle.buckets.items() if not bucket.streams]
+    return DeleteBucket(draw(st.sampled_from(empty if empty and not draw(rarely) else BUCKETS)))
+
+
+@st.composite
+def attributes(draw: DrawFn, oracle: Oracle) -> SetAttributes:
+    bucket, name, stream = draw(places(oracle))
+    return SetAttributes(bucket, name, draw(st.sampled_from(ATTRIBUTES)), draw(incarnations(stream)))
+
+
+@st.composite
+def publications(draw: DrawFn, oracle: Oracle) -> PublishSnapshot:
+    """A snapshot with a blob of its own: mostly newer than the visible one, sometimes the same again."""
+    forked = draw(st.booleans())
+    bucket, name, stream = draw(places(oracle, lambda stream: (stream.fork is not None) == forked))
+    where = [0, 1]
+    if stream is not None:
+        newest = max(stream.earliest, stream.snapshot.offset if stream.snapshot else 0)
+        where = [boundary for boundary in stream.boundaries if boundary >= newest]
+        if draw(sometimes):
+            where = [stream.tail]
+        elif draw(sometimes):
+            where = list(range(stream.tail + 2))
+    return PublishSnapshot(
+        bucket,
+        name,
+        draw(st.sampled_from(where)),
+        f"blob-{len(oracle.blobs_once_shown)}",
+        draw(st.sampled_from(["text/plain", "text/plain", "image/png"])),
+        draw(st.integers(0, 9)),
+        draw(st.sampled_from([*DIGESTS, DIGESTS[0]])),
+        draw(st.booleans()),
+        draw(incarnations(stream)) if draw(rarely) else None,
+    )
+
+
+@st.composite
+def trims(draw: DrawFn, oracle: Oracle) -> Trim:
+    """A trim, mostly of a stream with a snapshot and not beyond it."""
+    bucket, name, stream = draw(
+        places(
+            oracle, lambda stream: stream.snapshot is not None and stream.snapshot.offset > stream.earliest
+        )
+    )
+    where = [0, 1]
+    if stream is not None:
+        end = stream.snapshot.offset if stream.snapshot else stream.tail
+        where = [boundary for boundary in stream.boundaries if stream.earliest <= boundary <= end]
+        if draw(rarely):
+            where = list(range(stream.tail + 2))
+    return Trim(
+        bucket, name, draw(st.sampled_from(where)), draw(incarnations(stream)) if draw(rarely) else None
     )
 
 
@@ -268,7 +367,8 @@ def any_commands(draw: DrawFn, oracle: Oracle) -> AnyCommand:
         return draw(creates(oracle))
     kinds: list[Callable[[Oracle], SearchStrategy[Any]]]
     kinds = [plain_appends, producer_appends, appends, creates, forks, repeated_creates, closing_retries]
-    kinds += [plain_appends, producer_appends, appends, deletes, expiries, renewals]
+    kinds += [plain_appends, producer_appends, appends, deletes, expiries, renewals, batches]
+    kinds += [bucket_deletes, attributes, publications, publications, trims, batches]
     command: AnyCommand = draw(draw(st.sampled_from(kinds))(oracle))
     return command
 

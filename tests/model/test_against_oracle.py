@@ -2,20 +2,42 @@
 
 from typing import Any
 
+import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from hypothesis.strategies import DataObject
 from msgspec.structs import replace
 from tests.model import drawing
-from tests.model.oracle import Oracle, OracleStream, fork_offset
+from tests.model.oracle import Oracle, OracleStream, Row, fork_offset, refuse_publish, refuse_trim
 from tests.model.rows import rows_of
 
-from ursula.model.commands import AnyCommand, Create, CreateBucket, ForkPoint
+from ursula.model.commands import (
+    AnyCommand,
+    Append,
+    Create,
+    CreateBucket,
+    ForkPoint,
+    PublishSnapshot,
+    Trim,
+)
 from ursula.model.dump import dump
 from ursula.model.entry import decode, encode
-from ursula.model.outcomes import AnyOutcome, Description, Page, Refused
-from ursula.model.state import State
+from ursula.model.feed import ROW_BYTES
+from ursula.model.outcomes import (
+    AnyOutcome,
+    BucketDescription,
+    Description,
+    FeedEntry,
+    FeedPage,
+    Listed,
+    Listing,
+    Page,
+    RecordPage,
+    Refused,
+)
+from ursula.model.state import BEGINNING, State
+from ursula.model.stream import Stream
 
 
 class ModelAgainstOracle(RuleBasedStateMachine):
@@ -31,7 +53,8 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         self.send(CreateBucket("b"))
         self.send(Create("b", "s", "text/plain", (b"abc",)))
         self.send(Create("b", "t", "application/json", (b"1", b"22", b"[3]")))
-        self.send(Create("b", "u", None, (b"abcde",), ttl_seconds=2))
+        self.send(Append("b", "t", (b"4", b"5", b"6"), "application/json", counts=(2, 1)))
+        self.send(Create("b", "tz", None, (b"abcde",), ttl_seconds=2))
 
     def begin(self, position: int, at: int) -> None:
         self.state.begin(position, at)
@@ -97,6 +120,32 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         self.send(data.draw(drawing.renewals(self.oracle)))
 
     @rule(data=st.data())
+    def append_a_batch(self, data: DataObject) -> None:
+        self.send(data.draw(drawing.batches(self.oracle)))
+
+    @rule(data=st.data())
+    def delete_a_bucket(self, data: DataObject) -> None:
+        self.send(data.draw(drawing.bucket_deletes(self.oracle)))
+
+    @rule(data=st.data())
+    def set_attributes(self, data: DataObject) -> None:
+        self.send(data.draw(drawing.attributes(self.oracle)))
+
+    @rule(data=st.data())
+    def publish_a_snapshot(self, data: DataObject) -> None:
+        self.send(data.draw(drawing.publications(self.oracle)))
+
+    @rule(data=st.data(), trim=st.booleans())
+    def publish_a_snapshot_again(self, data: DataObject, trim: bool) -> None:
+        command = data.draw(drawing.publications(self.oracle))
+        self.send(command)
+        self.send(replace(command, blob=f"{command.blob}-again", trim=trim))
+
+    @rule(data=st.data())
+    def trim(self, data: DataObject) -> None:
+        self.send(data.draw(drawing.trims(self.oracle)))
+
+    @rule(data=st.data())
     def send_what_is_no_json(self, data: DataObject) -> None:
         """A body that cannot be split is refused before the log, in its place in the order of checks."""
         drawn = data.draw(drawing.appends(self.oracle) | drawing.creates(self.oracle))
@@ -132,20 +181,121 @@ class ModelAgainstOracle(RuleBasedStateMachine):
     @rule(data=st.data())
     def look_at_every_fork(self, data: DataObject) -> None:
         """Whether a stream can be forked is right for each offset and sub-offset."""
-        bucket, name, stream = data.draw(drawing.places(self.oracle, lambda stream: stream.fork is not None))
+        forked = data.draw(st.booleans())
+        places = drawing.places(self.oracle, lambda stream: (stream.fork is not None) == forked)
+        bucket, name, stream = data.draw(places)
         for offset in range(stream.tail + 2 if stream is not None else 0):
             for sub_offset in range(5):
                 point = ForkPoint(name, offset, sub_offset)
                 foreseen = self.state.look(Create(bucket, "never made", None, fork=point))
                 assert stream is not None
-                expected = fork_offset(stream, point)
-                assert getattr(foreseen, "code", None) == getattr(expected, "code", None)
+                assert why(foreseen) == why(fork_offset(stream, point))
+
+    @rule(data=st.data())
+    def look_at_every_snapshot_and_trim(self, data: DataObject) -> None:
+        """Whether a snapshot can be published, and a stream trimmed, is right for each offset."""
+        bucket, name, stream = data.draw(drawing.places(self.oracle))
+        for offset in range(stream.tail + 2 if stream is not None else 0):
+            assert stream is not None
+            publication = PublishSnapshot(bucket, name, offset, "blob", "text/plain", 1, drawing.DIGESTS[0])
+            trim = Trim(bucket, name, offset)
+            assert why(self.state.look(publication)) == why(refuse_publish(stream, publication))
+            assert why(self.state.look(trim)) == why(refuse_trim(stream, trim))
+
+    @rule(data=st.data(), records_max=st.integers(1, 5), bytes_max=st.integers(1, 20))
+    def read_records(self, data: DataObject, records_max: int, bytes_max: int) -> None:
+        bucket, name, stream = data.draw(drawing.places(self.oracle, lambda stream: stream.is_json))
+        following = len(stream.messages) if stream is not None else 0
+        record = data.draw(st.none() | st.integers(0, following + 1))
+        count = data.draw(st.none() | st.integers(0, following + 1)) if record is None else None
+        page = self.state.read_records(bucket, name, record, count, records_max, bytes_max)
+        expected = self.oracle.read_records(bucket, name, record, count, records_max, bytes_max)
+        if isinstance(expected, Refused):
+            assert isinstance(page, Refused)
+            assert told(page) == told(expected)
+            return
+        assert isinstance(page, RecordPage)
+        messages, first, offset = expected
+        found = self.oracle.visible(bucket, name)
+        assert isinstance(found, OracleStream)
+        assert (page.chunks, page.record, page.offset) == (messages, first, offset)
+        assert page.next_offset == offset + len(b"".join(messages))
+        assert page.first_record == found.records_before(found.earliest)
+        assert page.next_record == len(found.messages)
+
+    @rule(
+        bucket=st.sampled_from(drawing.BUCKETS),
+        prefix=drawing.prefixes,
+        after=drawing.cursors,
+        count=st.integers(1, 4),
+    )
+    def list_streams(self, bucket: str, prefix: str, after: str, count: int) -> None:
+        listing = self.state.list_streams(bucket, prefix, after, count)
+        if bucket not in self.oracle.buckets:
+            assert why(listing) == "bucket_not_found"
+            return
+        expected = self.oracle.list_streams(bucket, prefix, after)
+        assert isinstance(listing, Listing)
+        assert listing.streams == [listed(stream) for stream in expected[:count]]
+        assert listing.has_more == (len(expected) > count)
+
+    @rule(after=st.sampled_from(["", "a", "b", "bb", "c"]), count=st.integers(1, 2))
+    def list_buckets(self, after: str, count: int) -> None:
+        expected = [
+            BucketDescription(name, len(self.oracle.list_streams(name, "", "")), bucket.created_at)
+            for name, bucket in sorted(self.oracle.buckets.items())
+        ]
+        listed_now = self.state.list_buckets(after, count)
+        assert listed_now == [bucket for bucket in expected if bucket.name > after][:count]
+        assert [self.state.describe_bucket(bucket.name) for bucket in expected] == expected
+
+    @rule(data=st.data(), bytes_max=st.integers(1, 2000))
+    def follow_the_feed(self, data: DataObject, bytes_max: int) -> None:
+        """Pages of the feed, one after the other, are the rows of the journal, each once and in order."""
+        name = data.draw(st.sampled_from(drawing.BUCKETS))
+        positions = st.none() | st.integers(0, self.state.position + 1)
+        after, until = data.draw(positions), data.draw(positions)
+        bucket = self.oracle.buckets.get(name)
+        page = self.state.read_feed(name, after, until, bytes_max)
+        if bucket is None:
+            assert why(page) == "bucket_not_found"
+            return
+        named = [position for position in (after, until) if position is not None]
+        if named and min(named) < bucket.position:
+            assert why(page) == "position_trimmed"
+            return
+        if named and max(named) > self.state.position:
+            assert why(page) == "offset_beyond_tail"
+            return
+        first = -1 if after is None else after
+        last = self.state.position if until is None else until
+        expected = [row for row in bucket.rows if first < row.position <= last]
+        got: list[Row] = []
+        while True:
+            assert isinstance(page, FeedPage)
+            sizes = [feed_bytes(entry) for entry in page.entries]
+            assert sum(sizes[:-1]) < bytes_max
+            got += [row for entry in page.entries for row in feed_rows(entry)]
+            if len(got) == len(expected):
+                break
+            assert sum(sizes) >= bytes_max
+            assert page.next_position == page.entries[-1].position
+            assert page.next_position < page.tail
+            page = self.state.read_feed(name, page.next_position, until, bytes_max)
+        assert got == expected
+        assert page.next_position <= self.state.position
+        if until is None:
+            assert page.next_position == page.tail
+        further = self.state.read_feed(name, page.next_position, None, 10**9)
+        assert isinstance(further, FeedPage)
+        rest = [row for row in bucket.rows if row.position > max(first, last)]
+        assert [row for entry in further.entries for row in feed_rows(entry)] == rest
 
     @rule(data=st.data(), whole=st.booleans())
     def read_in_pages_of_every_size(self, data: DataObject, whole: bool) -> None:
         bucket, name, stream = data.draw(drawing.places(self.oracle, lambda stream: stream.fork is not None))
         for bytes_max in range(1, stream.tail + 1 if stream is not None else 1):
-            self.compare_page(bucket, name, 0, bytes_max, whole)
+            self.compare_page(bucket, name, BEGINNING, bytes_max, whole)
 
     def send(self, command: AnyCommand) -> None:
         """Look, apply, compare: what was answered, what is stored, and that looking was only looking."""
@@ -173,11 +323,21 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         assert (self.state.position, self.state.at) == (self.oracle.position, self.oracle.at)
         for bucket, expected in self.oracle.buckets.items():
             assert self.state.buckets[bucket].streams.keys() == expected.streams.keys()
+            listing = self.state.list_streams(bucket, "", "", 100)
+            assert isinstance(listing, Listing)
+            assert listing.streams == [listed(s) for s in self.oracle.list_streams(bucket, "", "")]
             for name in drawing.NAMES:
                 self.compare_stream(bucket, name)
             assert rows_of(self.state.buckets[bucket].journal) == expected.rows
         count = sum(len(bucket.streams) for bucket in self.oracle.buckets.values())
         assert self.state.stream_count == count
+        self.compare_blobs()
+
+    def compare_blobs(self) -> None:
+        """A blob is released once, and as soon as nobody sees it."""
+        shown = self.oracle.blobs_shown
+        assert self.state.blobs == {blob: shown.count(blob) for blob in shown}
+        assert sorted(self.state.released) == sorted(self.oracle.blobs_once_shown.difference(shown))
 
     def compare_stream(self, bucket: str, name: str) -> None:
         described = self.state.describe(bucket, name)
@@ -187,22 +347,81 @@ class ModelAgainstOracle(RuleBasedStateMachine):
             assert described.code == expected.code
             return
         assert described == description_of(expected)
-        page = self.state.read(bucket, name, 0, 10_000, whole=True)
+        page = self.state.read(bucket, name, BEGINNING, 10_000, whole=True)
         assert isinstance(page, Page)
-        assert page.chunks == expected.messages
+        assert page.chunks == expected.kept
         found = self.state.find(bucket, name)
         assert found is not None
         assert (found.deadline, found.last_write_at) == (expected.deadline, expected.last_write_at)
+        self.compare_memory(found, expected)
+
+    def compare_memory(self, found: Stream, expected: OracleStream) -> None:
+        """A stream holds its own messages and no others; trimmed ones only while it has forks."""
+        held = found.messages
+        if found.fork_count == 0:
+            assert held.start == max(found.fork_offset, expected.earliest)
+        assert held.start >= found.fork_offset
+        assert b"".join(held.payloads) == expected.content[held.start :]
+        assert held.ends.tolist() == [end for end in expected.boundaries if end > held.start]
+        append_ends = held.ends if held.append_ends is None else held.append_ends
+        assert append_ends.tolist() == [end for end in expected.append_ends if end > held.start]
 
 
 def told(outcome: AnyOutcome) -> Any:
     """What of an outcome a client gets to know: of a refusal, not its text."""
     if not isinstance(outcome, Refused):
         return outcome
-    known = (outcome.code, outcome.epoch, outcome.expected_seq, outcome.received_seq)
+    known = (
+        outcome.code,
+        outcome.epoch,
+        outcome.expected_seq,
+        outcome.received_seq,
+        outcome.earliest,
+    )
     if outcome.code == "stream_closed":
         return (*known, outcome.incarnation, outcome.tail, outcome.closed)
     return known
+
+
+def why(outcome: object) -> str | None:
+    """The code of a refusal; None for anything else."""
+    return outcome.code if isinstance(outcome, Refused) else None
+
+
+def feed_bytes(entry: FeedEntry) -> int:
+    return sum(ROW_BYTES + len(row.payload or b"") for row in entry.rows)
+
+
+def feed_rows(entry: FeedEntry) -> list[Row]:
+    """The rows of one entry of the feed, as the oracle writes them."""
+    return [
+        Row(
+            entry.position,
+            entry.at,
+            row.index,
+            row.kind,
+            row.stream,
+            row.incarnation,
+            row.offset,
+            row.next_offset,
+            row.record,
+            row.payload,
+            None if row.producer is None else (row.producer.id, row.producer.epoch, row.producer.seq),
+            None if row.event is None else msgspec.json.decode(row.event),
+        )
+        for row in entry.rows
+    ]
+
+
+def listed(stream: OracleStream) -> Listed:
+    return Listed(
+        stream.name,
+        stream.closed,
+        stream.content_type,
+        stream.tail,
+        stream.created_at,
+        stream.last_write_at,
+    )
 
 
 def description_of(stream: OracleStream) -> Description:
@@ -213,6 +432,11 @@ def description_of(stream: OracleStream) -> Description:
         stream.closed,
         stream.ttl_seconds,
         stream.expires_at,
+        stream.earliest,
+        stream.snapshot,
+        stream.attributes,
+        stream.records_before(stream.earliest) if stream.is_json else None,
+        len(stream.messages) if stream.is_json else None,
     )
 
 
