@@ -8,6 +8,7 @@ import asyncio
 import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from importlib.metadata import version
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.utils import floatToGoString
 
-from .. import __version__
 from ..engine.status import GroupStatus
 from ..tally import Tally
 from .exchange import Exchange
@@ -73,7 +73,7 @@ def families(app: "App", hot_bytes: int) -> Iterator[Metric]:
     yield InfoMetricFamily(
         "ursula_build",
         "Which version this is.",
-        {"version": __version__, "python": platform.python_version()},
+        {"version": version("ursula"), "python": platform.python_version()},
     )
     yield from _requests(app.traffic)
     yield from _live(app)
