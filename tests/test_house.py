@@ -30,6 +30,7 @@ ALLOWED = {
         "ursula.http",
         "ursula.engine",
         "ursula.cold.blobs",
+        "ursula.cold.schema",
         "ursula.config",
         "ursula.log.seam",
         "ursula.logs",

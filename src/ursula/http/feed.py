@@ -3,7 +3,8 @@
 import asyncio
 import base64
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +22,7 @@ from .sse import Event, encode_control, encode_data, subscribe
 from .tokens import cursor_at, format_offset, format_time, parse_offset
 from .traffic import FEED, FEED_LONG_POLL, FEED_SSE
 
+ARROW = "application/vnd.apache.arrow.stream"
 EVENT_BYTES = 256 * 1024
 """About so much is encoded and sent to a follower at a time."""
 ROWS_AT_ONCE_MAX = 1000
@@ -94,23 +96,35 @@ def _send(exchange: Exchange, query: ReadQuery, page: FeedPage) -> None:
     headers = _headers(exchange, page)
     if query.live is Live.LONG_POLL:
         headers.append(_cursor(query))
-    if sum(len(entry.rows) for entry in page.entries) <= ROWS_AT_ONCE_MAX:
-        exchange.send(200, headers, encode_lines(page))
-        return
+    as_arrow = ARROW in (exchange.raw_headers.get("accept") or "")
+    if not as_arrow and sum(len(entry.rows) for entry in page.entries) <= ROWS_AT_ONCE_MAX:
+        exchange.send(200, [*headers, ("content-type", NDJSON)], encode_lines(page))
+    elif as_arrow:
+        from .feed_arrow import encode_arrow  # it takes a while, and few ask for it
 
-    async def send() -> None:
-        exchange.send(200, headers, await asyncio.to_thread(encode_lines, page))
+        bucket = exchange.target.bucket
+        group = exchange.app.node.group_of(bucket).number
+        exchange.app.spawn(
+            exchange, _encode_apart(exchange, headers, ARROW, encode_arrow, page, group, bucket)
+        )
+    else:
+        exchange.app.spawn(exchange, _encode_apart(exchange, headers, NDJSON, encode_lines, page))
 
-    exchange.app.spawn(exchange, send())
+
+async def _encode_apart(
+    exchange: Exchange, headers: HeaderList, content_type: str, encode: Callable[..., bytes], *arguments: Any
+) -> None:
+    """Encode in a thread, so that nobody else waits for it."""
+    body = await asyncio.to_thread(encode, *arguments)
+    exchange.send(200, [*headers, ("content-type", content_type)], body)
 
 
 def _send_nothing(exchange: Exchange, query: ReadQuery, page: FeedPage) -> None:
-    exchange.empty(204, [*_headers(exchange, page)[1:], _cursor(query)])
+    exchange.empty(204, [*_headers(exchange, page), _cursor(query)])
 
 
 def _headers(exchange: Exchange, page: FeedPage) -> HeaderList:
     headers = [
-        ("content-type", NDJSON),
         ("stream-next-offset", format_offset(page.next_position)),
         ("cache-control", "no-store"),
         _incarnation(exchange),
