@@ -1,5 +1,7 @@
 """The log entry: what was written is what is read, and what cannot be read stops with both versions."""
 
+from typing import get_args
+
 import msgspec
 import pytest
 
@@ -9,41 +11,96 @@ from ursula.model.commands import (
     Create,
     CreateBucket,
     Delete,
+    DeleteBucket,
     Expire,
     ForkPoint,
     IfMatch,
     Producer,
+    PublishSnapshot,
     Renew,
+    SetAttributes,
+    Trim,
     Version,
 )
-from ursula.model.entry import ENTRY_VERSION, EntryUnreadable, decode, encode
+from ursula.model.entry import ENTRY_VERSION, Batch, EntryUnreadable, decode, encode
 
 CONDITION = IfMatch((Version("0-1-0", 7, True), Version("0-2-0", 2**40, False)), anything=False)
-COMMANDS: list[AnyCommand] = [
-    CreateBucket("b"),
-    Create("b", "s", None),
-    Create(
-        "b",
-        "é/s",
-        "application/json",
-        (b"1", b"\x00\xff"),
-        True,
-        60,
-        None,
-        True,
-        ForkPoint("t", 5, 2),
-        Producer("p", 1, 2**53 - 1),
-        "seq",
-        CONDITION,
+
+FIRST_FORM: list[tuple[AnyCommand, str]] = [
+    (CreateBucket("b"), "94010506919201a162"),
+    (Create("b", "s", None), "94010506919e02a162a173c090c2c0c0c2c0c0c0c0c0"),
+    (
+        Create(
+            "b",
+            "é/s",
+            "application/json",
+            (b"1", b"\x00\xff"),
+            True,
+            60,
+            None,
+            True,
+            ForkPoint("t", 5, 2),
+            Producer("p", 1, 2**53 - 1),
+            "seq",
+            CONDITION,
+        ),
+        "94010506919e02a162a4c3a92f73b06170706c69636174696f6e2f6a736f6e92c40131c40200ffc33cc0c393a174050293a17001"
+        "cf001fffffffffffffa3736571929293a5302d312d3007c393a5302d322d30cf0000010000000000c2c2c0",
     ),
-    Create("b", "s", "text/plain", expires_at=-62_135_596_800_000_000),
-    Append("b", "s", (b"x",), "text/plain"),
-    Append("b", "s", (), None, True, Producer("p", 0, 0), "seq", IfMatch((), anything=True), "0-1-0"),
-    Delete("b", "s"),
-    Delete("b", "s", "0-1-0"),
-    Expire("b", "s", "0-1-0", -5),
-    Renew("b", "s", "0-1-0", 2**60),
+    (
+        Create("b", "s", "text/plain", expires_at=-62_135_596_800_000_000),
+        "94010506919e02a162a173aa746578742f706c61696e90c2c0d3ff23400100d44000c2c0c0c0c0c0",
+    ),
+    (
+        Append("b", "s", (b"x",), "text/plain"),
+        "94010506919a03a162a17391c40178aa746578742f706c61696ec2c0c0c0c0",
+    ),
+    (
+        Append("b", "s", (), None, True, Producer("p", 0, 0), "seq", IfMatch((), anything=True), "0-1-0"),
+        "94010506919a03a162a17390c0c393a1700000a37365719290c3a5302d312d30",
+    ),
+    (Delete("b", "s"), "94010506919404a162a173c0"),
+    (Delete("b", "s", "0-1-0"), "94010506919404a162a173a5302d312d30"),
+    (Expire("b", "s", "0-1-0", -5), "94010506919505a162a173a5302d312d30fb"),
+    (Renew("b", "s", "0-1-0", 2**60), "94010506919506a162a173a5302d312d30cf1000000000000000"),
 ]
+"""What version 1 wrote, by proposer 5 at time 6: all that it could say."""
+
+SECOND_FORM: list[tuple[AnyCommand, str]] = [
+    (CreateBucket("b"), "94020506919201a162"),
+    (Create("b", "s", None), "94020506919f02a162a173c090c2c0c0c2c0c0c0c0c0c0"),
+    (
+        Create("b", "s", None, attributes=b'{"title":"x"}'),
+        "94020506919f02a162a173c090c2c0c0c2c0c0c0c0c0c40d7b227469746c65223a2278227d",
+    ),
+    (
+        Append("b", "s", (b"x",), "text/plain"),
+        "94020506919c03a162a17391c40178aa746578742f706c61696ec2c0c0c0c090c0",
+    ),
+    (
+        Append("b", "s", (b"x", b"y"), "application/json", counts=(1, 1), record_match=7),
+        "94020506919c03a162a17392c40178c40179b06170706c69636174696f6e2f6a736f6ec2c0c0c0c092010107",
+    ),
+    (Delete("b", "s", "0-1-0"), "94020506919404a162a173a5302d312d30"),
+    (Expire("b", "s", "0-1-0", -5), "94020506919505a162a173a5302d312d30fb"),
+    (Renew("b", "s", "0-1-0", 6), "94020506919506a162a173a5302d312d3006"),
+    (DeleteBucket("b"), "94020506919207a162"),
+    (SetAttributes("b", "s", b"{}"), "94020506919508a162a173c4027b7dc0"),
+    (SetAttributes("b", "s", b"{}", "0-1-0"), "94020506919508a162a173c4027b7da5302d312d30"),
+    (
+        PublishSnapshot("b", "s", 5, "blob", "text/plain", 3, "sha256:aa"),
+        "94020506919a09a162a17305a4626c6f62aa746578742f706c61696e03a97368613235363a6161c3c0",
+    ),
+    (
+        PublishSnapshot("b", "s", 5, "blob", "text/plain", 3, "sha256:aa", False, "0-1-0"),
+        "94020506919a09a162a17305a4626c6f62aa746578742f706c61696e03a97368613235363a6161c2a5302d312d30",
+    ),
+    (Trim("b", "s", 5), "9402050691950aa162a17305c0"),
+    (Trim("b", "s", 2**40, "0-1-0"), "9402050691950aa162a173cf0000010000000000a5302d312d30"),
+]
+"""What version 2 writes."""
+
+COMMANDS = [command for command, _ in FIRST_FORM + SECOND_FORM]
 
 
 def raw(*items: object) -> bytes:
@@ -57,14 +114,20 @@ def test_what_was_written_is_what_is_read() -> None:
     assert batch.commands == COMMANDS
 
 
-def test_the_bytes_of_an_entry_stay_what_they_are() -> None:
+@pytest.mark.parametrize(("command", "written"), SECOND_FORM)
+def test_the_bytes_of_an_entry_stay_what_they_are(command: AnyCommand, written: str) -> None:
     """These bytes are in logs on disks: if this fails, a new version is needed."""
-    commands: list[AnyCommand] = [CreateBucket("b"), Append("b", "s", (b"x",), "text/plain")]
-    assert encode(5, 6, commands).hex() == (
-        "94010506929201a1629a03a162a17391c40178aa746578742f706c61696ec2c0c0c0c0"
-    )
-    tags = [msgspec.msgpack.decode(msgspec.msgpack.encode(command))[0] for command in COMMANDS]
-    assert tags == [1, 2, 2, 2, 3, 3, 4, 4, 5, 6]
+    assert encode(5, 6, [command]).hex() == written
+    assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
+
+
+@pytest.mark.parametrize(("command", "written"), FIRST_FORM)
+def test_what_version_1_wrote_is_still_read(command: AnyCommand, written: str) -> None:
+    assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
+
+
+def test_every_command_has_bytes_here() -> None:
+    assert {type(command) for command, _ in SECOND_FORM} == set(get_args(AnyCommand))
 
 
 def test_a_command_may_gain_fields_at_its_end() -> None:
@@ -75,15 +138,15 @@ def test_a_command_may_gain_fields_at_its_end() -> None:
 @pytest.mark.parametrize(
     ("payload", "theirs"),
     [
-        (raw(ENTRY_VERSION, 5, 6, [[99, "b"]]), "version 1"),
-        (raw(ENTRY_VERSION, 5, 6, [[1, "b", "a field from the future"]]), "version 1"),
-        (raw(ENTRY_VERSION, 5, 6, [[3, "b", "s", [b"x"], None, False, ["p", 0, 0, "more"]]]), "version 1"),
-        (raw(ENTRY_VERSION, 5, 6, [[1]]), "version 1"),
-        (raw(ENTRY_VERSION, 5, 6, [[1, 7]]), "version 1"),
+        (raw(ENTRY_VERSION, 5, 6, [[99, "b"]]), "version 2"),
+        (raw(ENTRY_VERSION, 5, 6, [[1, "b", "a field from the future"]]), "version 2"),
+        (raw(ENTRY_VERSION, 5, 6, [[3, "b", "s", [b"x"], None, False, ["p", 0, 0, "more"]]]), "version 2"),
+        (raw(ENTRY_VERSION, 5, 6, [[1]]), "version 2"),
+        (raw(ENTRY_VERSION, 5, 6, [[1, 7]]), "version 2"),
         (b"\x94\x01\x05\x06\x91\x92\x01\xa1\xff", "version 1"),
-        (raw(ENTRY_VERSION + 1, 5, 6, []), "version 2"),
-        (raw(ENTRY_VERSION + 1, 5, 6, [], "more"), "version 2"),
-        (raw(ENTRY_VERSION + 1, {"at": 6}), "version 2"),
+        (raw(ENTRY_VERSION + 1, 5, 6, []), "version 3"),
+        (raw(ENTRY_VERSION + 1, 5, 6, [], "more"), "version 3"),
+        (raw(ENTRY_VERSION + 1, {"at": 6}), "version 3"),
         (raw(0, 5, 6, []), "version 0"),
         (raw("two", 5, 6, []), "no version that can be read"),
         (raw(), "no version that can be read"),
@@ -99,7 +162,7 @@ def test_what_cannot_be_read_stops_with_an_error_that_names_both_versions(
         decode(payload)
     message = str(caught.value)
     assert f"has {theirs}," in message
-    assert "this server reads version 1 " in message
+    assert "this server reads version 2 " in message
 
 
 def test_an_entry_that_was_cut_off_is_never_half_read() -> None:
