@@ -14,6 +14,8 @@ from .exchange import Exchange
 from .rsgi import Future
 
 CHUNKED_ALLOWANCE_BYTES = 64 * 1024
+UNREAD = ("connection", "close")
+"""The rest of the body is not read, so that nothing else can come after it: the client must know."""
 
 
 class BodyLimit(NamedTuple):
@@ -24,7 +26,8 @@ class BodyLimit(NamedTuple):
 
     def exceeded(self) -> Problem:
         """The answer to a larger one."""
-        return Problem(self.code, f"a body may have {self.bytes_max} bytes here", limit=self.bytes_max)
+        message = f"a body may have {self.bytes_max} bytes here"
+        return Problem(self.code, message, [UNREAD], limit=self.bytes_max)
 
 
 class Bodies:
@@ -102,7 +105,7 @@ class Bodies:
             self.rejected_count += 1
             if count <= self._held_bytes_max:  # a larger one is turned away at all times
                 self._rejected_bytes = count
-            raise Problem("write_backpressure", "too many bytes are being written at this moment")
+            raise Problem("write_backpressure", "too many bytes are being written at this moment", [UNREAD])
         self.held_bytes += count
         exchange.held_bytes += count
 

@@ -1,0 +1,52 @@
+"""GET /metrics as a scraper reads it."""
+
+import httpx
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+
+class Scrape:
+    """What a server exported at one moment."""
+
+    def __init__(self, text: str) -> None:
+        self.families: dict[str, Metric] = {}
+        for family in text_string_to_metric_families(text):
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            assert name not in self.families, f"{name} is there twice"
+            self.families[name] = family
+
+    def __getitem__(self, name: str) -> float:
+        """The sum over everything that this sample has labels for."""
+        return self.value(name)
+
+    def value(self, name: str, **labels: str) -> float:
+        """The sum of the samples of this name that have these labels."""
+        return sum(
+            sample.value
+            for family in self.families.values()
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
+    def labels(self, name: str) -> set[str]:
+        """The names of the labels that samples of this name have."""
+        found = [
+            sample.labels
+            for family in self.families.values()
+            for sample in family.samples
+            if sample.name == name
+        ]
+        return set().union(*found)
+
+    @property
+    def samples(self) -> set[str]:
+        """The names of all samples."""
+        return {sample.name for family in self.families.values() for sample in family.samples}
+
+
+def scrape(api: httpx.Client) -> Scrape:
+    """Ask a server."""
+    answer = api.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    return Scrape(answer.text)
