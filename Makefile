@@ -21,7 +21,7 @@ serve: .venv/install.stamp
 	@.venv/bin/ursula serve $(ARGS)
 
 test: lint node
-	@scripts/debian-packages util-linux
+	@scripts/debian-packages util-linux chromium
 	.venv/bin/pytest $(ARGS)
 
 lint: .venv/test.stamp
@@ -37,10 +37,10 @@ bench: .venv/bench.stamp bench/node_modules/install.stamp
 	@scripts/debian-packages wrk
 	.venv/bin/python -m bench $(ARGS)
 
-node: tests/conformance/node_modules/install.stamp
+node: tests/conformance/node_modules/install.stamp tests/interop/node_modules/install.stamp
 
 clean:
-	rm -rf .venv tests/conformance/node_modules bench/node_modules
+	rm -rf .venv tests/conformance/node_modules tests/interop/node_modules bench/node_modules
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
