@@ -21,7 +21,9 @@ def read_records(
     if offset is not None:
         if offset < stream.earliest:
             return trimmed_off(stream)
-        if offset > stream.tail or not stream.is_boundary(offset):
+        if offset > stream.tail:
+            return refused("offset_beyond_tail", f"the stream ends at {stream.tail}", stream)
+        if not stream.is_boundary(offset):
             return refused("invalid_offset", "no message begins at this offset", stream)
         record = stream.record_at(offset)
     elif record is None:
