@@ -10,6 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
+
+import msgspec
 
 from .failure import Failed
 from .servers import Server
@@ -95,6 +98,32 @@ async def _expect_successes(reader: asyncio.StreamReader, count: int, server: Se
         text += received
     if refused := [status.decode() for status in found if not status.startswith(b"2")]:
         raise Failed(f"{server.kind.label} answered {refused[0]} while streams were prepared")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a GET brought."""
+
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    def json(self) -> Any:
+        """The body as JSON."""
+        return msgspec.json.decode(self.body)
+
+
+def get(server: Server, path: str) -> Answer:
+    """One GET, which must succeed."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read()
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise Failed(f"{server.kind.label} answered {response.status} to GET {path}")
+    return Answer(response.headers, body)
 
 
 @dataclass(frozen=True)

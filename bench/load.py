@@ -16,6 +16,8 @@ SCRIPTS = Path(__file__).parent / "lua"
 WRK_THREADS = 1
 """One keeps ahead of every server here; a second would take processor time from them."""
 SPARE_SECONDS = 60
+SETUP_CONNECTIONS = 128
+SETUP_SECONDS_MAX = 120
 
 
 class WrkResult(msgspec.Struct, frozen=True):
@@ -30,9 +32,14 @@ class WrkResult(msgspec.Struct, frozen=True):
     p99_us: int
 
     @property
+    def answered(self) -> int:
+        """Requests that were answered as they should."""
+        return self.requests - self.status_errors
+
+    @property
     def per_second(self) -> float:
         """Requests that were answered as they should, each second."""
-        return (self.requests - self.status_errors) / (self.microseconds / 1e6)
+        return self.answered / (self.microseconds / 1e6)
 
     @property
     def failed(self) -> int:
@@ -54,6 +61,13 @@ def append_load(
 ) -> WrkResult:
     """Appends of 256 bytes to streams in turn."""
     return wrk(server, "append", [server.path(prefix), str(streams)], connections, seconds)
+
+
+def batch_load(
+    server: Server, streams: int, frames: int, connections: int, seconds: float, prefix: str = "s"
+) -> WrkResult:
+    """Batches of appends of 256 bytes to streams in turn."""
+    return wrk(server, "batch", [server.path(prefix), str(streams), str(frames)], connections, seconds)
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -89,6 +103,14 @@ class FanOutResult(msgspec.Struct, frozen=True):
     fan_out_latency_ms: Latency
 
 
+class StampedeResult(msgspec.Struct, frozen=True):
+    """What `ursula-bench bootstrap` says."""
+
+    counts: Counts
+    bytes_received_total: int
+    latency_ms: Latency
+
+
 def multi_stream(server: Server, streams: int, seconds: float) -> MultiStreamResult:
     """One writer per stream, each an idempotent producer, as fast as they can."""
     output = _ursula_bench("multi-stream", server, seconds, "--streams", str(streams))
@@ -100,6 +122,19 @@ def fan_out(server: Server, stream: str, subscribers: int, rate: int, seconds: f
     wanted = ("--stream", stream, "--subscribers", str(subscribers), "--writer-rate", str(rate))
     output = _ursula_bench("fan-out", server, seconds, *wanted)
     return msgspec.json.decode(_last_object(output), type=FanOutResult)
+
+
+def bootstrap(server: Server, stream: str, clients: int, messages: int, bytes_each: int) -> StampedeResult:
+    """Make a stream for each client, with a snapshot half way; then all clients bootstrap at once.
+
+    The streams are in the bucket `bench` and have numbers of six digits after the name.
+    """
+    wanted = ("--bucket", "bench", "--stream", stream, "--clients", str(clients), "--per-client-stream")
+    content = ("--pre-events", str(messages), "--event-bytes", str(bytes_each))
+    setup = ("--setup-concurrency", str(SETUP_CONNECTIONS))
+    command = [str(rust.find_load()), "bootstrap", "--target", server.url, "--api-style", "ursula"]
+    output = _run([*command, *wanted, *content, *setup], SETUP_SECONDS_MAX)
+    return msgspec.json.decode(_last_object(output), type=StampedeResult)
 
 
 def ursula_bench_missing() -> str | None:

@@ -92,9 +92,18 @@ class Row(msgspec.Struct):
 
     def report_growth(self, figure: Figure, base: Figure, asked: str) -> None:
         """Say how a figure of ours compares with another of ours."""
-        ours, others = figure.of(OURS), base.of(OURS)
-        ratio = None if ours is None or not others else ours / others
+        ratio = _growth(figure, base)
         self._check(figure, asked, ratio, _times(ratio), None)
+
+    def growth_at_least(self, figure: Figure, factor: float, base: Figure, label: str) -> None:
+        """Ask for so many times another figure of ours."""
+        ratio = _growth(figure, base)
+        self._check(figure, f"≥ {factor:g}x {label}", ratio, _times(ratio), ratio and ratio >= factor)
+
+    def growth_at_most(self, figure: Figure, factor: float, base: Figure, label: str) -> None:
+        """Ask for no more than so many times another figure of ours."""
+        ratio = _growth(figure, base)
+        self._check(figure, f"≤ {factor:g}x {label}", ratio, _times(ratio), ratio and ratio <= factor)
 
     def value_at_least(self, figure: Figure, limit: float) -> None:
         """Ask for a value of our own."""
@@ -104,7 +113,9 @@ class Row(msgspec.Struct):
     def value_at_most(self, figure: Figure, limit: float) -> None:
         """Ask for no more than a value of our own."""
         value = figure.of(OURS)
-        self._check(figure, f"≤ {limit:g} {figure.unit}", value, _plain(value), value and value <= limit)
+        self._check(
+            figure, f"≤ {limit:g} {figure.unit}", value, _plain(value), value is not None and value <= limit
+        )
 
     def never(self, figure: Figure) -> None:
         """Ask for nothing of the kind in any round."""
@@ -140,6 +151,11 @@ def number(value: float) -> str:
     if value.is_integer() or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _growth(figure: Figure, base: Figure) -> float | None:
+    ours, others = figure.of(OURS), base.of(OURS)
+    return None if ours is None or not others else ours / others
 
 
 def _times(ratio: float | None) -> str:

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -174,6 +174,8 @@ def _rust_missing() -> str | None:
 
 
 OURS = Kind("ours", "ours", _ours, ready=_OURS_READY)
+OURS_BUCKETED = replace(OURS, prefix="/bench/", bucket="bench")
+"""The same server, whose streams are in one bucket, for the routes that only a bucket has."""
 BARE = Kind("bare", "bare Granian", _bare)
 BARE_OUR_LOOP = Kind("bare-our-loop", "bare, our loop", _bare_our_loop)
 REFERENCE_FILE = Kind("reference-file", "reference, files", _reference_file, missing=_node_missing)

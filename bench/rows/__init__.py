@@ -6,7 +6,18 @@ from typing import NamedTuple
 from ..load import ursula_bench_missing, wrk_missing
 from ..results import Row
 from ..rounds import Plan
-from . import append, fan_out, growth, idle_memory, multi_stream, read_large, read_small, replay
+from . import (
+    append,
+    batch,
+    fan_out,
+    growth,
+    idle_memory,
+    listing,
+    multi_stream,
+    read_large,
+    read_small,
+    replay,
+)
 
 
 class Work(NamedTuple):
@@ -26,4 +37,6 @@ ROWS: dict[str, Work] = {
     "memory": Work(idle_memory.measure),
     "start": Work(replay.measure),
     "growth": Work(growth.measure, wrk_missing),
+    "batch": Work(batch.measure, wrk_missing),
+    "listing": Work(listing.measure, wrk_missing),
 }

@@ -1,17 +1,13 @@
 """Memory of streams that nobody uses, each with one producer and one small message."""
 
-import time
-
 from ..client import CONNECTIONS, DEPTH, OCTETS, Request, create_streams, send_all
-from ..process import Process
+from ..memory import settled
 from ..results import Row
 from ..rounds import Plan
 from ..servers import OURS, Kind, Server, started
 
 STREAMS = 100_000
 MESSAGE = b"a small message"
-SETTLED_BYTES = 64 * 1024
-SETTLE_SECONDS_MAX = 15
 
 
 def measure(plan: Plan) -> list[Row]:
@@ -24,10 +20,10 @@ def measure(plan: Plan) -> list[Row]:
         with started(kind) as server:
             # The same connections on both sides of the difference.
             send_all(server, [Request("GET", kind.ready)] * (CONNECTIONS * DEPTH * 4))
-            before = _settled(server.process)
+            before = settled(server.process)
             create_streams(server, STREAMS)
             send_all(server, (_message(server, number) for number in range(STREAMS)))
-            each.add(kind.name, (_settled(server.process) - before) / STREAMS / 1e3)
+            each.add(kind.name, (settled(server.process) - before) / STREAMS / 1e3)
             empty.add(kind.name, before / 1e6)
 
     plan.interleave(row, (OURS,), once)
@@ -38,15 +34,3 @@ def measure(plan: Plan) -> list[Row]:
 def _message(server: Server, number: int) -> Request:
     producer = {"Producer-Id": f"producer-{number}", "Producer-Epoch": "0", "Producer-Seq": "0"}
     return Request("POST", server.path(f"s{number}"), MESSAGE, OCTETS | producer)
-
-
-def _settled(process: Process) -> int:
-    """Resident memory once it no longer changes."""
-    last = process.resident_bytes()
-    for _ in range(SETTLE_SECONDS_MAX):
-        time.sleep(1.5)
-        now = process.resident_bytes()
-        if abs(now - last) < SETTLED_BYTES:
-            return now
-        last = now
-    return last
