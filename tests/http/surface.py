@@ -1,0 +1,75 @@
+"""What the tests of buckets, snapshots, batches and the feed have in common."""
+
+import json
+import sys
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+from tests.server import Server
+
+MEBIBYTE = 1 << 20
+
+_numbers = count()
+
+_PATCHED = """
+import sys
+import ursula.engine.node
+from ursula.cli import main
+
+ursula.engine.node.RELEASED_BLOB_SECONDS = 0.5
+sys.argv = ["ursula", *sys.argv[6:]]
+main()
+"""
+
+
+def make_bucket(api: httpx.Client) -> str:
+    """The path of a new bucket that no other test uses."""
+    path = f"/bucket-{next(_numbers)}"
+    assert api.put(path).status_code == 201
+    return path
+
+
+def frames(*payloads: bytes) -> bytes:
+    """The body of an append batch."""
+    return b"".join(len(payload).to_bytes(4, "big") + payload for payload in payloads)
+
+
+def position_of(api: httpx.Client, bucket: str) -> str:
+    """Where the feed of a bucket ends."""
+    answer = api.get(bucket, params={"offset": "now"})
+    assert answer.status_code == 200, answer.text
+    return answer.headers["stream-next-offset"]
+
+
+def lines_of(body: bytes) -> list[dict[str, Any]]:
+    """The lines of an NDJSON body."""
+    assert not body or body.endswith(b"\n")
+    return [json.loads(line) for line in body.split(b"\n")[:-1]]
+
+
+def feed(api: httpx.Client, bucket: str, after: str = "-1", **query: str) -> list[dict[str, Any]]:
+    """What happened in a bucket after a position, read to the end."""
+    found: list[dict[str, Any]] = []
+    while True:
+        answer = api.get(bucket, params={"offset": after, **query})
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["content-type"] == "application/x-ndjson"
+        found += lines_of(answer.content)
+        after = answer.headers["stream-next-offset"]
+        if answer.headers.get("stream-up-to-date") == "true":
+            return found
+
+
+def blob_files(server: Server) -> list[Path]:
+    """Every file below the folder of the store, whole or not."""
+    return sorted(path for path in (server.data_dir / "cold").rglob("*") if path.is_file())
+
+
+def impatient_server(folder: Path, **settings: str) -> Server:
+    """A server that removes superseded blobs after half a second instead of a minute."""
+    script = folder / "impatient.py"
+    script.write_text(_PATCHED)
+    named = {name.replace("__", "."): value for name, value in settings.items()}
+    return Server(folder / "data", prefix=(sys.executable, str(script)), settings=named)
