@@ -11,6 +11,8 @@ from .retry import Patience, perform
 from .steps import Flow, Item, Request, Steps
 from .target import BucketTarget
 
+OFFSET_DIGITS = 20
+
 
 @dataclass(frozen=True, slots=True)
 class BucketInfo:
@@ -38,7 +40,7 @@ class ListedStream:
             stream_id=fields["stream_id"],
             status=fields["status"],
             content_type=fields["content_type"],
-            tail_offset=fields["tail_offset"],
+            tail_offset=str(fields["tail_offset"]).zfill(OFFSET_DIGITS),
             created_at_ms=fields["created_at_ms"],
             last_write_at_ms=fields["last_write_at_ms"],
         )

@@ -40,32 +40,24 @@ class Wiring:
     def __init__(self, url: str, auth: str | None, timeout: float) -> None:
         self.url = url.rstrip("/")
         self.timeout = timeout
-        self.headers = {} if auth is None else {"authorization": auth}
+        self.headers = {"user-agent": "ursula-client"} | ({} if auth is None else {"authorization": auth})
 
     def options(self) -> dict[str, Any]:
         """For the making of a client of httpx."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        return {
-            "headers": self.headers,
-            "timeout": self.timeout,
-            "limits": limits,
-            "follow_redirects": True,
-        }
+        return {"timeout": self.timeout, "limits": limits, "follow_redirects": True}
 
     def request(self, request: Request) -> httpx.Request:
         """The request as httpx sends it."""
-        headers = dict(request.headers)
+        url = httpx.URL(self.url + request.target)
         timeout = httpx.Timeout(self.timeout, read=self.timeout + request.wait_seconds)
-        body: bytes | FileBody
-        if isinstance(request.body, Path):
-            headers["content-length"] = str(request.body.stat().st_size)
-            body = FileBody(request.body)
-        else:
-            body = request.body
-        return httpx.Request(
-            request.method,
-            self.url + request.target,
-            headers={**self.headers, **headers},
-            content=body if body else None,
-            extensions={"timeout": timeout.as_dict()},
-        )
+        extensions = {"timeout": timeout.as_dict()}
+        headers = {**self.headers, **request.headers}
+        if not isinstance(request.body, Path):
+            content = request.body or None
+            return httpx.Request(request.method, url, headers=headers, content=content, extensions=extensions)
+        # For a stream httpx adds nothing of its own.
+        headers["host"] = url.netloc.decode()
+        headers["content-length"] = str(request.body.stat().st_size)
+        body = FileBody(request.body)
+        return httpx.Request(request.method, url, headers=headers, stream=body, extensions=extensions)
