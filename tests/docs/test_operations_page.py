@@ -1,0 +1,55 @@
+"""The page for operators names every route, metric and label there is, and no other."""
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.conftest import StartServer
+from tests.http.wire import TEXT, make, post
+from tests.scrape import Scrape, scrape
+
+from ursula.http import traffic
+from ursula.http.app import SERVER_ROUTES
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "operations.md"
+
+
+@pytest.fixture(scope="module")
+def exported(start_server: StartServer) -> Scrape:
+    """What a server exports that has done a little of everything."""
+    with httpx.Client(base_url=start_server().url) as api:
+        make(api, "/v1/stream/documented", TEXT)
+        post(api, "/v1/stream/documented", b"x", TEXT)
+        return scrape(api)
+
+
+def rows(pattern: str) -> list[tuple[str, ...]]:
+    """The rows of the page's tables that look like this."""
+    return re.findall(pattern, PAGE.read_text(), re.MULTILINE)
+
+
+def test_every_metric_is_documented_with_its_type_and_labels(exported: Scrape) -> None:
+    documented = {
+        name: (kind, set(re.findall(r"`(\w+)`", labels)))
+        for name, kind, labels in rows(r"^\| `((?:ursula|process)_\w+)` \| (\w+) \| ([^|]*)\| .+ \|$")
+    }
+    found = {}
+    for name, family in exported.families.items():
+        labels = set().union(*(sample.labels for sample in family.samples)) - {"le"}
+        found[name] = (family.type, labels)
+    assert documented == found
+
+
+def test_every_route_label_is_documented() -> None:
+    named = {value for name, value in vars(traffic).items() if name.isupper() and isinstance(value, str)}
+    table = PAGE.read_text().partition("A `route` is one of\n\n")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[2:]]
+    assert set(re.findall(r"`(\w+)`", " ".join(cells))) == named - {traffic.OTHER_METHOD}
+
+
+def test_every_route_of_the_server_is_documented() -> None:
+    documented = {path: method for method, path in rows(r"^\| `(GET|POST) (/\S+)` \| .+ \|$")}
+    documented["/metrics"] = "GET"
+    assert "`GET /metrics`" in PAGE.read_text()
+    assert documented == {path: next(iter(methods)) for path, methods in SERVER_ROUTES.items()}
