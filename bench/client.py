@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import http.client
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -135,7 +136,9 @@ class WholeRead:
     digest: str | None
 
 
-def read_whole(connection: http.client.HTTPConnection, path: str, digest: bool = False) -> WholeRead:
+def read_whole(
+    connection: http.client.HTTPConnection, path: str, digest: bool = False, keep: list[bytes] | None = None
+) -> WholeRead:
     """Follow a stream from its beginning until the server says that there is no more."""
     buffer = memoryview(bytearray(READ_BYTES))
     hashed = hashlib.sha256() if digest else None
@@ -151,6 +154,30 @@ def read_whole(connection: http.client.HTTPConnection, path: str, digest: bool =
             total += count
             if hashed is not None:
                 hashed.update(buffer[:count])
+            if keep is not None:
+                keep.append(bytes(buffer[:count]))
         if response.headers.get("Stream-Up-To-Date") == "true":
             return WholeRead(total, requests, hashed.hexdigest() if hashed else None)
         offset = response.headers["Stream-Next-Offset"]
+
+
+@dataclass(frozen=True)
+class ReadSpeed:
+    """What was read over and over, and how long that took."""
+
+    megabytes: float
+    seconds: float
+
+    @property
+    def megabytes_per_second(self) -> float:
+        """How fast it was."""
+        return self.megabytes / self.seconds
+
+
+def read_speed(connection: http.client.HTTPConnection, path: str, seconds: float) -> ReadSpeed:
+    """As many whole reads as begin within the time."""
+    begun = time.perf_counter()
+    total = 0
+    while time.perf_counter() - begun < seconds:
+        total += read_whole(connection, path).bytes
+    return ReadSpeed(total / 1e6, time.perf_counter() - begun)

@@ -10,6 +10,8 @@ from . import (
     append,
     batch,
     fan_out,
+    feed,
+    feed_live,
     growth,
     idle_memory,
     listing,
@@ -39,4 +41,6 @@ ROWS: dict[str, Work] = {
     "growth": Work(growth.measure, wrk_missing),
     "batch": Work(batch.measure, wrk_missing),
     "listing": Work(listing.measure, wrk_missing),
+    "feed": Work(feed.measure),
+    "feed-live": Work(feed_live.measure, wrk_missing),
 }

@@ -3,9 +3,8 @@
 import hashlib
 import http.client
 import random
-import time
 
-from ..client import append_in_order, read_whole
+from ..client import append_in_order, read_speed, read_whole
 from ..failure import Failed
 from ..results import Row
 from ..rounds import Plan
@@ -35,19 +34,10 @@ def measure(plan: Plan) -> list[Row]:
                 raise Failed(
                     f"the stream that was read is not the one that was written ({whole.bytes} bytes)"
                 )
-            speed.add(kind.name, _megabytes_per_second(connection, path, plan.seconds))
+            speed.add(kind.name, read_speed(connection, path, plan.seconds).megabytes_per_second)
             requests.add(kind.name, whole.requests)
             connection.close()
 
     plan.interleave(row, (OURS, REFERENCE_MEMORY), once)
     row.at_least(speed, 1.5, REFERENCE_MEMORY.name, REFERENCE_MEMORY.label)
     return [row]
-
-
-def _megabytes_per_second(connection: http.client.HTTPConnection, path: str, seconds: float) -> float:
-    """As many whole reads as begin within the time."""
-    begun = time.perf_counter()
-    total = 0
-    while time.perf_counter() - begun < seconds:
-        total += read_whole(connection, path).bytes
-    return total / 1e6 / (time.perf_counter() - begun)
