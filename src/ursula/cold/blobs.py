@@ -25,7 +25,7 @@ class Blobs:
 
     def new_key(self, bucket: str, incarnation: str) -> str:
         """A name that no other blob has."""
-        name = quote(bucket, safe="")
+        name = quote(bucket, safe="") if bucket != "." else "%2E"
         if len(name) > _NAME_CHARACTERS_MAX:  # no file system takes it; the incarnation tells them apart
             name = name[:_NAME_CHARACTERS_MAX].rpartition("%")[0]
         return f"{name}/{incarnation}/{new_ulid()}"
@@ -41,9 +41,13 @@ class Blobs:
         writer.sync()
         while True:
             changed = _make_folders(path.parent)
-            with suppress(FileNotFoundError):  # the folder was removed just now, with the last blob in it
+            try:
                 os.rename(writer.path, path)
                 break
+            except FileNotFoundError:
+                if not writer.path.exists():
+                    raise
+                # The folder was removed just now, with the last blob in it.
         for folder in changed:
             _sync_folder(folder)
 

@@ -18,6 +18,7 @@ OURS = frozenset(
         "content-type",
         "if-match",
         "if-none-match",
+        "if-range",
         "last-event-id",
         "prefer",
         "producer-epoch",

@@ -141,9 +141,11 @@ async def _send(exchange: Exchange, found: Description, snapshot: Snapshot) -> N
     if known is not None and tag_matches(known, tag):
         exchange.empty(304, headers)
         return
-    start, end = _range(exchange.headers.get("range"), snapshot.size)
-    status = 200
-    if (start, end) != (0, snapshot.size):
+    stretch = None
+    if exchange.headers.get("if-range", tag) == tag:  # who resumes what it got before resumes just that
+        stretch = _range(exchange.headers.get("range"), snapshot.size)
+    status, (start, end) = 200, stretch or (0, snapshot.size)
+    if stretch is not None:
         status = 206
         headers.append(("content-range", f"bytes {start}-{end - 1}/{snapshot.size}"))
     if exchange.scope.method == "HEAD" or start == end:
@@ -228,18 +230,18 @@ def _headers(exchange: Exchange, found: Description, snapshot: Snapshot) -> Head
     return headers
 
 
-def _range(header: str | None, size: int) -> tuple[int, int]:
-    """The stretch that is asked for: all of it for what is not one range of bytes."""
+def _range(header: str | None, size: int) -> tuple[int, int] | None:
+    """The stretch that is asked for; None, which is all of it, for what is not one range of bytes."""
     match = _RANGE.fullmatch(header.strip()) if header is not None else None
     if match is None or match.group() == "bytes=-" or max(map(len, match.groups())) > 30:
-        return 0, size
+        return None
     first, last = match.groups()
+    if last and first and int(last) < int(first):
+        return None
     if first:
         start, end = int(first), min(int(last) + 1, size) if last else size
     else:
         start, end = max(0, size - int(last)), size
-    if last and first and int(last) < int(first):
-        return 0, size
     if start >= size:
         raise Problem(
             "range_not_satisfiable", f"the snapshot has {size} bytes", [("content-range", f"bytes */{size}")]
