@@ -1,7 +1,7 @@
 """A client that knows three ends of a request: answered, refused, or nobody knows."""
 
 import http.client
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tests.server import Server
@@ -28,11 +28,33 @@ class Client:
         self._connection = http.client.HTTPConnection(server.host, server.port, timeout=TIMEOUT_SECONDS)
 
     def ask(
-        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: bytes | Iterable[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """One request and its answer, or NoAnswer."""
+        self.begin(method, path, body, headers)
+        return self.answer()
+
+    def begin(
+        self,
+        method: str,
+        path: str,
+        body: bytes | Iterable[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Send a request. A body in pieces goes out as they come; without a Content-Length, in chunks."""
         try:
             self._connection.request(method, path, body, dict(headers or {}))
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise NoAnswer(repr(error)) from None
+
+    def answer(self) -> Answer:
+        """The answer to the request that was sent, or NoAnswer."""
+        try:
             response = self._connection.getresponse()
             data = response.read()
         except (OSError, http.client.HTTPException) as error:

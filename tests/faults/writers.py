@@ -9,7 +9,9 @@ import re
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from random import Random
+from typing import Any, NamedTuple
 
 from tests.faults.client import Answer, Client, NoAnswer
 from tests.server import Server
@@ -17,7 +19,16 @@ from tests.server import Server
 BINARY = {"content-type": "application/octet-stream"}
 JSON = {"content-type": "application/json"}
 
-_MESSAGE = re.compile(rb"<([a-z0-9-]+) (\d+) x*>")
+_MESSAGE = re.compile(rb"<([a-z0-9-]+) (\d+) (\d+)/(\d+) x*>")
+
+
+class Message(NamedTuple):
+    """Who sent a message, in which request, and which part of that it is."""
+
+    writer: str
+    number: int
+    part: int
+    parts: int
 
 
 class Stopped(Exception):
@@ -76,6 +87,8 @@ class Appender(Writer):
         self.path = path
         self.produces = produces
         self.is_json = is_json
+        self.records: dict[int, int] = {}
+        """For the numbers whose answer told it: the ordinal of the first message."""
         self._unanswered: bytes | None = None
 
     def write(self, client: Client) -> None:
@@ -88,9 +101,13 @@ class Appender(Writer):
             seq = str(self.number - 1)
             headers |= {"producer-id": self.name, "producer-epoch": "0", "producer-seq": seq}
         self.sent.add(self.number)
-        answer = client.ask("POST", self.path, self._unanswered, headers)
+        answer = self.send(client, self._unanswered, headers)
         if self.take(answer):
             self._unanswered = None
+
+    def send(self, client: Client, body: bytes, headers: dict[str, str]) -> Answer:
+        """The request."""
+        return client.ask("POST", self.path, body, headers)
 
     def take(self, answer: Answer) -> bool:
         """Whether the append was acknowledged; anything but that or a server that stops is wrong."""
@@ -98,18 +115,27 @@ class Appender(Writer):
             raise Stopped
         assert answer.status in ((200, 204) if self.produces else (204,)), (self.name, answer)
         self.acknowledged.add(self.number)
+        if "stream-record-start" in answer.headers:  # a repeated one is told it unless that was trimmed
+            self.records[self.number] = int(answer.headers["stream-record-start"])
         return True
 
     def _body(self) -> bytes:
+        if not self.is_json:
+            return self.messages(1)[0]
+        return b"[%s]" % b",".join(self.messages(self.random.randrange(1, 4)))
+
+    def messages(self, parts: int) -> list[bytes]:
+        """The messages of the next request."""
         padding = self.random.choice((0, 10, 100, 300, 3000))
         if not self.is_json:
-            return b"<%s %d %s>" % (self.name.encode(), self.number, b"x" * padding)
-        parts = self.random.randrange(1, 4)
-        messages = [
-            {"w": self.name, "n": self.number, "part": part, "parts": parts, "x": "x" * padding}
+            head = b"<%s %d" % (self.name.encode(), self.number)
+            return [b"%s %d/%d %s>" % (head, part, parts, b"x" * padding) for part in range(parts)]
+        return [
+            json.dumps(
+                {"w": self.name, "n": self.number, "part": part, "parts": parts, "x": "x" * padding}
+            ).encode()
             for part in range(parts)
         ]
-        return json.dumps(messages).encode()
 
 
 class Lifecycle(Writer):
@@ -190,20 +216,20 @@ class Life:
             assert client.read(self.path) in (wanted, possible), (self.path, wanted, possible)
 
 
-def check_stream(client: Client, path: str, appenders: list[Appender]) -> None:
+def check_stream(client: Client, path: str, appenders: Sequence[Appender]) -> None:
     """Every acknowledged append is there once and in order, the others once or not at all."""
-    found: dict[str, list[int]] = defaultdict(list)
     if appenders[0].is_json:
-        for name, number in _json_appends(client, path):
-            found[name].append(number)
+        texts = [message for page in client.pages(path) for message in json.loads(page)]
+        check_messages(path, [json_message(text) for text in texts], appenders)
     else:
-        data = client.read(path)
-        end = 0
-        for match in _MESSAGE.finditer(data):
-            assert match.start() == end, (path, end, data[end : end + 100])
-            end = match.end()
-            found[match[1].decode()].append(int(match[2]))
-        assert end == len(data), (path, data[end : end + 100])
+        check_messages(path, binary_messages(path, client.read(path)), appenders)
+
+
+def check_messages(path: str, messages: list[Message], appenders: Sequence[Appender]) -> None:
+    """The same for messages that were read already."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for name, number in _requests(path, messages):
+        found[name].append(number)
     assert set(found) <= {appender.name for appender in appenders}
     for appender in appenders:
         numbers = found[appender.name]
@@ -212,18 +238,32 @@ def check_stream(client: Client, path: str, appenders: list[Appender]) -> None:
         assert set(numbers) <= appender.sent
 
 
-def _json_appends(client: Client, path: str) -> list[tuple[str, int]]:
-    """The appends in a JSON stream; the messages of one append lie side by side and are all there."""
-    messages = [message for page in client.pages(path) for message in json.loads(page)]
-    appends, index = [], 0
+def json_message(value: dict[str, Any]) -> Message:
+    """Who sent a JSON message."""
+    return Message(value["w"], value["n"], value["part"], value["parts"])
+
+
+def binary_messages(path: str, data: bytes) -> list[Message]:
+    """Who sent the messages in a stream of bytes, which has nothing else."""
+    messages, end = [], 0
+    for match in _MESSAGE.finditer(data):
+        assert match.start() == end, (path, end, data[end : end + 100])
+        end = match.end()
+        messages.append(Message(match[1].decode(), int(match[2]), int(match[3]), int(match[4])))
+    assert end == len(data), (path, data[end : end + 100])
+    return messages
+
+
+def _requests(path: str, messages: list[Message]) -> list[tuple[str, int]]:
+    """The requests in a stream; the messages of each lie side by side and are all there."""
+    requests, index = [], 0
     while index < len(messages):
         first = messages[index]
-        together = messages[index : index + first["parts"]]
-        assert [m["part"] for m in together] == list(range(first["parts"])), (path, together)
-        assert {(m["w"], m["n"]) for m in together} == {(first["w"], first["n"])}, (path, together)
-        appends.append((first["w"], first["n"]))
-        index += first["parts"]
-    return appends
+        together = messages[index : index + first.parts]
+        assert together == [first._replace(part=part) for part in range(first.parts)], (path, together)
+        requests.append((first.writer, first.number))
+        index += first.parts
+    return requests
 
 
 class Crowd:
