@@ -37,6 +37,8 @@ ALLOWED = {
         "ursula.tally",
         *MODEL_VALUES,
     },
+    "client": {"ursula.client"},
+    "terminal": {"ursula.terminal", "ursula.client"},
     "config.py": set(),
     "logs.py": set(),
     "tally.py": set(),

@@ -1,6 +1,7 @@
-"""The `ursula` command: reads the settings, sets up logging, starts the server.
+"""The `ursula` command: reads the settings, sets up logging, starts the server; or is a client of one.
 
-Flags, their help and their defaults come from `config.KEYS`; nothing is decided here but how it is shown.
+Flags of settings, their help and their defaults come from `config.KEYS`; nothing is decided here but how it
+is shown. The commands of the client are in `terminal`.
 """
 
 import json
@@ -16,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ursula import __version__, logs
+from ursula import __version__, logs, terminal
 from ursula.config import FILES_SEARCHED, KEYS, Address, Loaded, StartRefused, load
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
-app.add_typer(config_app, name="config")
+SERVER = "Server"
 
 
 def main() -> None:
@@ -83,7 +84,7 @@ def ursula(
     """Durable streams over plain HTTP: create, append, read from any offset, tail live."""
 
 
-@app.command()
+@app.command(rich_help_panel=SERVER)
 def serve(
     context: typer.Context,
     *,
@@ -118,6 +119,10 @@ def serve(
     from ursula.http.server import run  # it takes a while, and only this command needs it
 
     raise typer.Exit(run(loaded.settings))
+
+
+app.add_typer(config_app, name="config", rich_help_panel=SERVER)
+terminal.register(app)
 
 
 @config_app.callback()

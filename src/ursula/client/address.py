@@ -20,7 +20,7 @@ class StreamAddress:
     def parse(cls, text: str) -> "StreamAddress":
         """`bucket/stream`; with more slashes, or as `/v1/stream/...`, it is on the flat route."""
         if text.startswith(FLAT_PREFIX):
-            return cls._flat(unquote(text[len(FLAT_PREFIX) :]))
+            return cls._flat(text[len(FLAT_PREFIX) :])
         bucket, slash, stream = text.removeprefix("/").partition("/")
         if not slash:
             raise ValueError(f"{text!r} is not a stream: write bucket/stream, or {FLAT_PREFIX}{text}")
@@ -72,4 +72,4 @@ def split_url(text: str) -> tuple[str | None, str]:
     if not text.startswith(("http://", "https://")):
         return None, text
     parts = urlsplit(text)
-    return f"{parts.scheme}://{parts.netloc}", parts.path
+    return f"{parts.scheme}://{parts.netloc}", unquote(parts.path)

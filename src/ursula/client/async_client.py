@@ -33,6 +33,7 @@ class AsyncStream(StreamTarget):
     read = awaiting(reads.read)
     read_all = iterating(reads.read_all)
     tail = iterating(tail.tail)
+    last_lines = awaiting(records.last_lines)
     records = iterating(records.records)
 
     attributes = awaiting(attrs.attributes)

@@ -33,6 +33,7 @@ class Stream(StreamTarget):
     read = blocking(reads.read)
     read_all = iterating(reads.read_all)
     tail = iterating(tail.tail)
+    last_lines = blocking(records.last_lines)
     records = iterating(records.records)
 
     attributes = blocking(attrs.attributes)

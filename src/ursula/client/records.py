@@ -4,10 +4,11 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .results import Chunk
 from .retry import perform
-from .steps import Answer, Flow, Item, Request
+from .steps import Answer, Flow, Item, Request, Steps
 from .tail import LONG_POLL_SECONDS, SILENCE_SECONDS
-from .target import StreamTarget
+from .target import StreamTarget, get
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,12 @@ def records(
         incarnation = answer.headers.get("stream-incarnation", incarnation)
         cursor = answer.headers.get("stream-cursor", cursor)
         waiting = answer.flag("stream-up-to-date") or (waiting and not found)
+
+
+def last_lines(target: StreamTarget, count: int) -> Steps[Chunk]:
+    """The last so many records as lines of JSON text, and the offset after them."""
+    answer = yield from get(target, target.address.path, {"tail_records": str(count)})
+    return Chunk.of(answer, "")
 
 
 def _records(answer: Answer) -> list[Record]:

@@ -1,13 +1,16 @@
 """What operations return, read from the headers of answers."""
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from .steps import Answer
 
 BEGINNING = "-1"
-NOW = "now"
+
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def media_type(content_type: str) -> str:
@@ -145,7 +148,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something that was appended: a decoded JSON value, or bytes as they came for any other stream.
+    """Something that was appended: a JSON value, or bytes as they came for any other stream.
 
     `next_offset` is the offset after it, to resume from. Several JSON values that came together share one:
     it is None but for the last of them.
@@ -155,13 +158,32 @@ class Message:
     next_offset: str | None
 
 
-def messages(value: bytes, json_mode: bool, next_offset: str) -> list[Message]:
-    """What a stretch of a stream holds, as messages."""
+def messages(data: bytes, json_mode: bool, next_offset: str, decode: bool = True) -> list[Message]:
+    """What a stretch of a stream holds, as messages; JSON values are decoded, or given as their text."""
     if not json_mode:
-        return [Message(value, next_offset)] if value else []
-    values = json.loads(value) if value else []
+        return [Message(data, next_offset)] if data else []
+    values = (json.loads(data) if decode else json_texts(data)) if data else []
     last = len(values) - 1
     return [Message(one, next_offset if index == last else None) for index, one in enumerate(values)]
+
+
+def json_texts(array: bytes) -> list[str]:
+    """The elements of a JSON array as they are written in it."""
+    text = array.decode()
+    texts = []
+    at = _skip(text, text.index("[") + 1)
+    while text[at] != "]":
+        _, end = _DECODER.raw_decode(text, at)
+        texts.append(text[at:end])
+        at = _skip(text, end)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return texts
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return at if found is None else found.end()
 
 
 def offset_or_none(answer: Answer, name: str) -> str | None:

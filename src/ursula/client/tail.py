@@ -24,6 +24,7 @@ class Place:
     """Where a reader is, in which stream."""
 
     offset: str
+    decode: bool
     content_type: str = ""
     incarnation: str = ""
     cursor: str | None = None
@@ -35,13 +36,16 @@ class Place:
         self.cursor = chunk.cursor or self.cursor
 
 
-def tail(target: StreamTarget, offset: str = BEGINNING, *, live: Live | None = None) -> Flow[Message]:
+def tail(
+    target: StreamTarget, offset: str = BEGINNING, *, live: Live | None = None, decode: bool = True
+) -> Flow[Message]:
     """Every message from an offset on, as it comes, until the stream is closed.
 
     A lost connection is made again from the last offset. Without `live`, events are used where they carry
-    every byte as it is: for `text/*` they would lose carriage returns, so these are polled.
+    every byte as it is: for `text/*` they would lose carriage returns, so these are polled. Without `decode`,
+    JSON values are given as the text that was appended.
     """
-    place = Place(offset)
+    place = Place(offset, decode)
     while True:
         chunk = yield from read_chunk(target, place.offset, None, place.incarnation, target.live_patience)
         place.content_type = chunk.content_type
@@ -60,7 +64,7 @@ def tail(target: StreamTarget, offset: str = BEGINNING, *, live: Live | None = N
 
 
 def _give(data: bytes, place: Place) -> Flow[Message]:
-    for message in messages(data, is_json(place.content_type), place.offset):
+    for message in messages(data, is_json(place.content_type), place.offset, place.decode):
         yield Item(message)
 
 

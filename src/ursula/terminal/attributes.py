@@ -1,0 +1,64 @@
+"""ursula attrs."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from .session import DEFAULT_URL, Auth, StreamName, Url, emit_line, session, stream_of
+
+app = typer.Typer(help="Read and write the attributes of a stream.", no_args_is_help=True)
+
+
+@app.callback()
+def attributes() -> None:
+    """Read and write the attributes of a stream: a title, and metadata of your own."""
+
+
+@app.command("get")
+def get_attributes(stream: StreamName, *, url: Url = DEFAULT_URL, auth: Auth = None) -> None:
+    """Print the attributes of a stream as JSON.
+
+    [bold]Examples[/bold]
+
+      ursula attrs get demo/hello
+    """
+    with session(url, auth, stream) as client:
+        found = stream_of(client, stream).attributes()
+        emit_line(json.dumps(found, ensure_ascii=False, indent=2))
+
+
+@app.command("set")
+def set_attributes(
+    stream: StreamName,
+    attributes: Annotated[
+        str, typer.Argument(metavar="JSON", help="An object with title and metadata.", show_default=False)
+    ],
+    *,
+    url: Url = DEFAULT_URL,
+    auth: Auth = None,
+) -> None:
+    """Replace all attributes of a stream.
+
+    [bold]Examples[/bold]
+
+      ursula attrs set demo/hello '{"title": "Hello", "metadata": {"owner": "ann"}}'
+    """
+    try:
+        given = json.loads(attributes)
+    except ValueError as error:
+        raise typer.BadParameter(f"the attributes are not JSON: {error}") from None
+    with session(url, auth, stream) as client:
+        stream_of(client, stream).set_attributes(given)
+
+
+@app.command("clear")
+def clear_attributes(stream: StreamName, *, url: Url = DEFAULT_URL, auth: Auth = None) -> None:
+    """Remove all attributes of a stream.
+
+    [bold]Examples[/bold]
+
+      ursula attrs clear demo/hello
+    """
+    with session(url, auth, stream) as client:
+        stream_of(client, stream).clear_attributes()

@@ -1,0 +1,114 @@
+"""ursula create."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .session import DEFAULT_URL, Auth, Url, bucket_of, emit_line, say, session, stream_of
+
+if TYPE_CHECKING:
+    from ursula.client import Client, Created
+
+
+def create(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A bucket, or bucket/stream, /v1/stream/path, or a full URL.",
+            show_default=False,
+        ),
+    ],
+    *,
+    content_type: Annotated[
+        str | None,
+        typer.Option(
+            "--content-type",
+            "-t",
+            metavar="TYPE",
+            help="What the stream holds. application/json makes each value a message. "
+            "[dim]Default: application/octet-stream[/dim]",
+            show_default=False,
+        ),
+    ] = None,
+    ttl: Annotated[
+        int | None,
+        typer.Option(metavar="SECONDS", min=0, help="End it when nobody used it for so long."),
+    ] = None,
+    expires_at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="End it at a time, as in 2030-01-01T00:00:00Z."),
+    ] = None,
+    attrs: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help='Attributes, as in \'{"title": "Orders"}\'.'),
+    ] = None,
+    closed: Annotated[bool, typer.Option("--closed", help="Close it at once.")] = False,
+    fork_of: Annotated[
+        str | None,
+        typer.Option(metavar="STREAM", help="Share what another stream of the bucket holds."),
+    ] = None,
+    fork_offset: Annotated[
+        str | None, typer.Option(metavar="OFFSET", help="Share it up to here. [dim]Default: its tail[/dim]")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    auth: Auth = None,
+) -> None:
+    """Make a bucket, or a stream and its bucket.
+
+    What exists already as asked for is left as it is.
+
+    [bold]Examples[/bold]
+
+      ursula create demo
+      ursula create demo/orders --content-type application/json
+      ursula create demo/session-1 --ttl 3600
+      ursula create demo/copy --fork-of demo/orders
+    """
+    attributes = _attributes(attrs)
+    with session(url, auth, name) as client:
+        bucket = bucket_of(name)
+        if bucket is not None:
+            is_new = client.bucket(bucket).create()
+            emit_line(f"created bucket {bucket}" if is_new else f"bucket {bucket} exists")
+            return
+        created = _create_stream(
+            client,
+            name,
+            content_type=content_type,
+            ttl_seconds=ttl,
+            expires_at=expires_at,
+            attributes=attributes,
+            closed=closed,
+            forked_from=None if fork_of is None else stream_of(client, fork_of).address.path,
+            fork_offset=fork_offset,
+        )
+        address = stream_of(client, name).address
+        emit_line(f"created stream {address}" if created.is_new else f"stream {address} exists")
+
+
+def _create_stream(client: "Client", name: str, **options: Any) -> "Created":
+    from ursula.client import NotFound
+
+    stream = stream_of(client, name)
+    try:
+        return stream.create(**options)
+    except NotFound as missing:
+        if missing.code != "bucket_not_found":
+            raise
+    if client.bucket(stream.address.bucket).create():
+        say(f"created bucket {stream.address.bucket}")
+    return stream.create(**options)
+
+
+def _attributes(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--attrs is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise typer.BadParameter("--attrs is not a JSON object")
+    return found

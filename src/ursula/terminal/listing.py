@@ -1,0 +1,66 @@
+"""ursula ls."""
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .session import DEFAULT_URL, Auth, Url, bucket_of, emit_line, session
+
+if TYPE_CHECKING:
+    from ursula.client import BucketInfo, ListedStream
+
+
+def list_names(
+    bucket: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="BUCKET", help="Whose streams to list; without it, all buckets.", show_default=False
+        ),
+    ] = None,
+    *,
+    prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only streams that begin with this.", show_default=False)
+    ] = "",
+    long: Annotated[
+        bool, typer.Option("--long", "-l", help="Also print status, tail offset and type.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object on each line.")] = False,
+    url: Url = DEFAULT_URL,
+    auth: Auth = None,
+) -> None:
+    """List the streams of a bucket, or all buckets, one on each line.
+
+    [bold]Examples[/bold]
+
+      ursula ls
+      ursula ls demo --prefix session-
+      ursula ls demo --json | jq -r 'select(.status == "open") | .stream_id'
+    """
+    with session(url, auth, bucket or "") as client:
+        if bucket is None:
+            for found in client.buckets():
+                _print_bucket(found, long, as_json)
+            return
+        name = bucket_of(bucket)
+        if name is None:
+            raise typer.BadParameter(f"{bucket!r} is not a bucket; --prefix selects streams in one")
+        for stream in client.bucket(name).streams(prefix=prefix):
+            _print_stream(stream, long, as_json)
+
+
+def _print_bucket(bucket: "BucketInfo", long: bool, as_json: bool) -> None:
+    if as_json:
+        emit_line(json.dumps(dataclasses.asdict(bucket)))
+    else:
+        emit_line(f"{bucket.bucket_id}\t{bucket.streams}" if long else bucket.bucket_id)
+
+
+def _print_stream(stream: "ListedStream", long: bool, as_json: bool) -> None:
+    if as_json:
+        emit_line(json.dumps(dataclasses.asdict(stream)))
+    elif long:
+        emit_line(f"{stream.stream_id}\t{stream.status}\t{stream.tail_offset}\t{stream.content_type}")
+    else:
+        emit_line(stream.stream_id)

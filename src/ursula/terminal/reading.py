@@ -1,0 +1,165 @@
+"""ursula read, tail and head."""
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .session import DEFAULT_URL, Auth, StreamName, Url, emit, emit_line, session, stream_of
+
+if TYPE_CHECKING:
+    from ursula.client import Chunk, Stream, StreamInfo
+
+LAST_RECORDS = 10
+LAST_BYTES = 1024
+OFFSET_DIGITS = 20
+
+
+def read(
+    stream: StreamName,
+    *,
+    offset: Annotated[
+        str, typer.Option("--offset", "-o", metavar="OFFSET", help="Where to begin; -1 is the beginning.")
+    ] = "-1",
+    url: Url = DEFAULT_URL,
+    auth: Auth = None,
+) -> None:
+    """Print what a stream holds, up to now.
+
+    Bytes are printed as they are, JSON values one on each line.
+
+    [bold]Examples[/bold]
+
+      ursula read demo/hello
+      ursula read demo/orders | jq .order
+      ursula read demo/orders --offset 00000000000000000042
+    """
+    with session(url, auth, stream) as client:
+        for chunk in stream_of(client, stream).read_all(offset):
+            _print_chunk(chunk)
+
+
+def tail(
+    stream: StreamName,
+    *,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, until the stream is closed.")
+    ] = False,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            "--bytes",
+            "-c",
+            metavar="NUMBER",
+            min=0,
+            help=f"Begin so many bytes before the end. [dim]Default: {LAST_BYTES}; not for JSON[/dim]",
+            show_default=False,
+        ),
+    ] = None,
+    records: Annotated[
+        int | None,
+        typer.Option(
+            "--records",
+            "-n",
+            metavar="NUMBER",
+            min=0,
+            help=f"Begin so many JSON values before the end. [dim]Default: {LAST_RECORDS}[/dim]",
+            show_default=False,
+        ),
+    ] = None,
+    offset: Annotated[
+        str | None, typer.Option("--offset", "-o", metavar="OFFSET", help="Begin there; -1 is the beginning.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    auth: Auth = None,
+) -> None:
+    """Print the last part of a stream; with --follow, then what comes.
+
+    A connection that is lost is made again from where it was.
+
+    [bold]Examples[/bold]
+
+      ursula tail demo/hello
+      ursula tail demo/orders --records 3
+      ursula tail -f demo/orders | jq .order
+      ursula tail -f demo/hello --offset -1
+    """
+    if sum(given is not None for given in (size, records, offset)) > 1:
+        raise typer.BadParameter("give one of --bytes, --records and --offset")
+    with session(url, auth, stream) as client:
+        target = stream_of(client, stream)
+        info = target.head()
+        if offset is None:
+            offset = _print_last(target, info, size, records)
+        elif not follow:
+            for chunk in target.read_all(offset):
+                _print_chunk(chunk)
+        if follow:
+            for message in target.tail(offset, decode=False):
+                emit_value(message.value)
+
+
+def _print_last(target: "Stream", info: "StreamInfo", size: int | None, records: int | None) -> str:
+    """Print the end of a stream; the offset after it."""
+    from ursula.client.results import is_json
+
+    if is_json(info.content_type):
+        if size is not None:
+            raise typer.BadParameter("a JSON stream is counted in --records, not in --bytes")
+        chunk = target.last_lines(LAST_RECORDS if records is None else records)
+        emit(chunk.data)
+        offset = chunk.next_offset
+    else:
+        if records is not None:
+            raise typer.BadParameter("only a JSON stream has records: count in --bytes")
+        start = int(info.next_offset) - (LAST_BYTES if size is None else size)
+        offset = str(max(start, int(info.earliest_offset or 0))).zfill(OFFSET_DIGITS)
+    for rest in target.read_all(offset):
+        _print_chunk(rest)
+        offset = rest.next_offset
+    return offset
+
+
+def _print_chunk(chunk: "Chunk") -> None:
+    from ursula.client.results import is_json, json_texts
+
+    if not is_json(chunk.content_type):
+        emit(chunk.data)
+    elif texts := json_texts(chunk.data):
+        emit(b"".join(map(_json_line, texts)))
+
+
+def emit_value(value: bytes | str) -> None:
+    """Print bytes as they are, and the text of a JSON value as a line."""
+    emit(_json_line(value) if isinstance(value, str) else value)
+
+
+def _json_line(text: str) -> bytes:
+    # Line ends can only be between the tokens of a JSON text, where a space is as good.
+    return text.replace("\r", " ").replace("\n", " ").encode() + b"\n"
+
+
+def head(
+    stream: StreamName,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    url: Url = DEFAULT_URL,
+    auth: Auth = None,
+) -> None:
+    """Show what a stream is: its type, where it ends, whether it is closed.
+
+    [bold]Examples[/bold]
+
+      ursula head demo/hello
+      ursula head demo/hello --json | jq -r .next_offset
+    """
+    with session(url, auth, stream) as client:
+        fields = dataclasses.asdict(stream_of(client, stream).head())
+        if as_json:
+            emit_line(json.dumps(fields, indent=2))
+            return
+        for name, value in fields.items():
+            if value is not None:
+                shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+                emit_line(f"{name.replace('_', ' '):<16}{shown}")

@@ -1,0 +1,112 @@
+"""ursula snapshot."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .session import DEFAULT_URL, Auth, StreamName, Url, emit, emit_line, fail, session, stream_of
+
+app = typer.Typer(help="Publish and read snapshots of a stream.", no_args_is_help=True)
+
+
+@app.callback()
+def snapshot() -> None:
+    """Publish and read snapshots: what a stream amounts to at an offset, so that older data can go."""
+
+
+@app.command()
+def publish(
+    stream: StreamName,
+    *,
+    offset: Annotated[
+        str,
+        typer.Option(
+            "--offset",
+            "-o",
+            metavar="OFFSET",
+            help="What the snapshot stands for: everything before this.",
+            show_default=False,
+        ),
+    ],
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            help="The snapshot. [dim]Default: standard input[/dim]",
+            show_default=False,
+        ),
+    ] = None,
+    content_type: Annotated[
+        str, typer.Option("--content-type", "-t", metavar="TYPE", help="What the snapshot is.")
+    ] = "application/octet-stream",
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the data before the offset readable.")] = False,
+    url: Url = DEFAULT_URL,
+    auth: Auth = None,
+) -> None:
+    """Publish a snapshot, and let the data before it go.
+
+    [bold]Examples[/bold]
+
+      ursula snapshot publish demo/hello --offset 00000000000000000042 --file state.json
+      ./summarize | ursula snapshot publish demo/hello --offset 00000000000000000042 --keep
+    """
+    with session(url, auth, stream) as client, _as_file(file) as path:
+        target = stream_of(client, stream)
+        published = target.publish_snapshot(offset, path, content_type=content_type, trim=not keep)
+        emit_line(f"{published.offset} {published.digest}")
+
+
+@contextmanager
+def _as_file(file: Path | None) -> Iterator[Path]:
+    if file is not None:
+        yield file
+        return
+    # A try may have to be repeated, which a pipe cannot.
+    with tempfile.NamedTemporaryFile(prefix="ursula-snapshot-") as spooled:
+        shutil.copyfileobj(sys.stdin.buffer, spooled)
+        spooled.flush()
+        yield Path(spooled.name)
+
+
+@app.command("read")
+def read_snapshot(
+    stream: StreamName,
+    *,
+    offset: Annotated[
+        str | None,
+        typer.Option("--offset", "-o", metavar="OFFSET", help="Which one. [dim]Default: the newest[/dim]"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="Where to. [dim]Default: standard output[/dim]"),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    auth: Auth = None,
+) -> None:
+    """Print the newest snapshot of a stream, or save it to a file.
+
+    [bold]Examples[/bold]
+
+      ursula snapshot read demo/hello > state.json
+      ursula snapshot read demo/hello --output state.json
+    """
+    with session(url, auth, stream) as client:
+        target = stream_of(client, stream)
+        if output is not None:
+            found = target.save_snapshot(output, offset)
+        else:
+            found = target.latest_snapshot() if offset is None else target.read_snapshot(offset)
+        if found is None:
+            fail(f"{target.address} has no snapshot: make one with ursula snapshot publish")
+        emit(found.data)
