@@ -11,6 +11,7 @@ import msgspec
 from . import rust
 from .failure import Failed
 from .servers import Server
+from .stampede import Content, Stampede
 
 SCRIPTS = Path(__file__).parent / "lua"
 WRK_THREADS = 1
@@ -103,10 +104,11 @@ class FanOutResult(msgspec.Struct, frozen=True):
     fan_out_latency_ms: Latency
 
 
-class StampedeResult(msgspec.Struct, frozen=True):
+class BootstrapResult(msgspec.Struct, frozen=True):
     """What `ursula-bench bootstrap` says."""
 
     counts: Counts
+    stampede_elapsed_secs: float
     bytes_received_total: int
     latency_ms: Latency
 
@@ -124,17 +126,20 @@ def fan_out(server: Server, stream: str, subscribers: int, rate: int, seconds: f
     return msgspec.json.decode(_last_object(output), type=FanOutResult)
 
 
-def bootstrap(server: Server, stream: str, clients: int, messages: int, bytes_each: int) -> StampedeResult:
-    """Make a stream for each client, with a snapshot half way; then all clients bootstrap at once.
-
-    The streams are in the bucket `bench` and have numbers of six digits after the name.
-    """
-    wanted = ("--bucket", "bench", "--stream", stream, "--clients", str(clients), "--per-client-stream")
-    content = ("--pre-events", str(messages), "--event-bytes", str(bytes_each))
-    setup = ("--setup-concurrency", str(SETUP_CONNECTIONS))
-    command = [str(rust.find_load()), "bootstrap", "--target", server.url, "--api-style", "ursula"]
-    output = _run([*command, *wanted, *content, *setup], SETUP_SECONDS_MAX)
-    return msgspec.json.decode(_last_object(output), type=StampedeResult)
+def ursula_bench_stampede(server: Server, clients: int, content: Content) -> Stampede:
+    """Make a stream for each client, then have all of them bootstrap at once."""
+    command = [str(rust.find_load()), "bootstrap", "--target", server.url, "--per-client-stream"]
+    command += ["--clients", str(clients), "--setup-concurrency", str(SETUP_CONNECTIONS)]
+    command += ["--pre-events", str(content.messages), "--event-bytes", str(content.bytes_each)]
+    command += ["--snapshot-bytes", str(content.snapshot_bytes)]
+    result = msgspec.json.decode(_last_object(_run(command, SETUP_SECONDS_MAX)), type=BootstrapResult)
+    return Stampede(
+        p50_ms=result.latency_ms.p50_ms,
+        p99_ms=result.latency_ms.p99_ms,
+        bytes=result.bytes_received_total,
+        failed=result.counts.backpressure + result.counts.other_err,
+        seconds=result.stampede_elapsed_secs,
+    )
 
 
 def ursula_bench_missing() -> str | None:

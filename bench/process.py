@@ -38,15 +38,6 @@ class Process:
         """Memory that it holds now."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
 
-    def forget_peak(self) -> None:
-        """Begin anew to note the most memory that it holds."""
-        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
-
-    def peak_bytes(self) -> int:
-        """The most memory that it held since then."""
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-
     def last_words(self) -> str:
         """The last line that it wrote."""
         lines = self._output.read_text(errors="replace").strip().splitlines()

@@ -9,6 +9,7 @@ from ..rounds import Plan
 from . import (
     append,
     batch,
+    bootstrap,
     fan_out,
     feed,
     feed_live,
@@ -40,6 +41,7 @@ ROWS: dict[str, Work] = {
     "start": Work(replay.measure),
     "growth": Work(growth.measure, wrk_missing),
     "batch": Work(batch.measure, wrk_missing),
+    "bootstrap": Work(bootstrap.measure),
     "listing": Work(listing.measure, wrk_missing),
     "feed": Work(feed.measure),
     "feed-live": Work(feed_live.measure, wrk_missing),
