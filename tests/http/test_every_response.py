@@ -158,7 +158,7 @@ def test_a_method_that_is_not_possible_is_told_what_is(server: Server, path: str
         assert words(answer.headers["allow"]) == allow
 
 
-@pytest.mark.parametrize("path", ["/", "/metrics", "/cluster", "/admin"])
+@pytest.mark.parametrize("path", ["/", "/cluster", "/cluster/nothing", "/admin"])
 def test_nothing_is_there(server: Server, path: str) -> None:
     answer = ask(server, "GET", path)
     assert (answer.status, answer.code) == (404, "route_not_found")
