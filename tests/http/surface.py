@@ -16,9 +16,11 @@ _numbers = count()
 _PATCHED = """
 import sys
 import ursula.engine.node
+import ursula.http.bootstrap
 from ursula.cli import main
 
 ursula.engine.node.RELEASED_BLOB_SECONDS = 0.5
+ursula.http.bootstrap.OPENING_SECONDS = 1.0
 sys.argv = ["ursula", *sys.argv[6:]]
 main()
 """
@@ -68,7 +70,7 @@ def blob_files(server: Server) -> list[Path]:
 
 
 def impatient_server(folder: Path, **settings: str) -> Server:
-    """A server that removes superseded blobs after half a second instead of a minute."""
+    """A server that removes superseded blobs and files it has sent at once, not after a minute."""
     script = folder / "impatient.py"
     script.write_text(_PATCHED)
     named = {name.replace("__", "."): value for name, value in settings.items()}
