@@ -88,7 +88,7 @@ class Bootstrap:
         parts = [self._head()]
         if self._snapshot is not None:
             path = self._exchange.app.node.blobs.path(self._snapshot.blob)
-            parts.append(await asyncio.to_thread(path.read_bytes))
+            parts.append(await asyncio.to_thread(_read_blob, path))
         for messages in self._stretches():
             parts.extend(messages)
         parts.append(self._end())
@@ -98,14 +98,12 @@ class Bootstrap:
         scratch = self._exchange.app.node.scratch
         path = scratch / f"bootstrap-{secrets.token_hex(8)}"
         try:
-            with await asyncio.to_thread(path.open, "xb") as file:
+            with await asyncio.to_thread(_create, path) as file:
                 await asyncio.to_thread(self._begin_file, file)
                 for messages in self._stretches():
                     await asyncio.to_thread(file.write, b"".join(messages))
                 await asyncio.to_thread(file.write, self._end())
             self._exchange.file(200, self._headers(), str(path), 0, path.stat().st_size)
-        except FileNotFoundError as error:
-            raise Overtaken from error  # the snapshot was replaced, and its bytes are gone already
         except OSError as error:
             reason = error.strerror or str(error)
             raise Problem("unavailable", f"there is no room to put it together: {reason}") from error
@@ -116,7 +114,7 @@ class Bootstrap:
         file.write(self._head())
         if self._snapshot is None:
             return
-        with self._exchange.app.node.blobs.path(self._snapshot.blob).open("rb") as blob:
+        with _open_blob(self._exchange.app.node.blobs.path(self._snapshot.blob)) as blob:
             while data := blob.read(COPY_BYTES):
                 file.write(data)
 
@@ -157,6 +155,24 @@ class Bootstrap:
 
     def _end(self) -> bytes:
         return f"\r\n--{self._boundary}--\r\n".encode()
+
+
+def _open_blob(path: Path) -> BinaryIO:
+    """A snapshot that was there a moment ago."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError as error:
+        raise Overtaken from error  # it was replaced, and its bytes are gone already
+
+
+def _read_blob(path: Path) -> bytes:
+    with _open_blob(path) as blob:
+        return blob.read()
+
+
+def _create(path: Path) -> BinaryIO:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("xb")
 
 
 def _forget(path: Path) -> None:
