@@ -9,6 +9,9 @@ DOCS = ROOT / "docs"
 ADDRESS = "http://127.0.0.1:4437"
 """Where the documents say that the server is."""
 
+FOR_DEVELOPERS = {DOCS / "design.md"}
+"""Pages that also tell what is only planned."""
+
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -28,6 +31,11 @@ def pages() -> list[Path]:
     """Every page for users, and those at the top of the repository that lead to them."""
     top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
     return [*top, *sorted(DOCS.rglob("*.md"))]
+
+
+def for_users() -> list[Path]:
+    """The pages that tell what the server does now."""
+    return [page for page in sorted(DOCS.rglob("*.md")) if page not in FOR_DEVELOPERS]
 
 
 def name_of(page: Path) -> str:

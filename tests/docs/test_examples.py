@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 from tests.conftest import StartServer
-from tests.docs.pages import ADDRESS, DOCS, ROOT, Example, examples, name_of
+from tests.docs.pages import ADDRESS, ROOT, Example, examples, for_users, name_of
 from tests.server import Server
 
 from ursula.client import Client
 
-FOR_DEVELOPERS = {DOCS / "design.md"}
-PAGES = [page for page in sorted(DOCS.rglob("*.md")) if examples(page) and page not in FOR_DEVELOPERS]
+PAGES = [page for page in for_users() if examples(page)]
 BLOCK_SECONDS_MAX = 30
 
 
@@ -105,9 +104,7 @@ def test_the_first_lines_of_the_readme_work_as_written(documented: Server, tmp_p
     assert len(lines) == 5
     assert all(ADDRESS in line for line in lines)
     reader = Reader(documented, tmp_path)
-    created, appended, closed, read, tailed = [
-        reader.run(Example("bash", line, None, 0)) for line in lines
-    ]
+    created, appended, closed, read, tailed = [reader.run(Example("bash", line, None, 0)) for line in lines]
     assert created.startswith("HTTP/1.1 201")
     assert appended.startswith("HTTP/1.1 204")
     assert "stream-closed: true" in closed

@@ -1,0 +1,144 @@
+"""Whatever can be called, sent, answered or typed is in the documents, and nothing else is."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import typer.core
+import typer.main
+from tests.docs.pages import DOCS, codes, for_users, headings, links, name_of, prose, rows
+
+import ursula.client
+from ursula.cli import app as command_line
+from ursula.http.app import BUCKET_ROUTES, LIST_ROUTES, SERVER_ROUTES, STREAM_ROUTES
+from ursula.http.cors import EXPOSED
+from ursula.http.errors import STATUS
+from ursula.http.headers import OURS
+from ursula.http.names import PARTS
+
+API = DOCS / "api"
+INDEX = API / "README.md"
+ROUTE = re.compile(r"(GET|HEAD|PUT|POST|DELETE) (/[\w/{}-]+)")
+PAGES = for_users()
+
+
+def served() -> Iterator[tuple[str, str]]:
+    """Every method and path in the tables of the server."""
+    for path, routes in SERVER_ROUTES.items():
+        yield from ((method, path) for method in routes)
+    yield from ((method, "/{bucket}") for method in BUCKET_ROUTES)
+    yield from ((method, "/{bucket}/streams") for method in LIST_ROUTES)
+    for part, routes in STREAM_ROUTES.items():
+        for path in _paths(part):
+            yield from ((method, path) for method in routes)
+
+
+def _paths(part: str) -> list[str]:
+    if not part:
+        return ["/{bucket}/{stream}", "/v1/stream/{path}"]
+    path = f"/{{bucket}}/{{stream}}/{part}"
+    with_argument = {True: [True], False: [False], None: [False, True]}[PARTS[part]]
+    return [f"{path}/{{offset}}" if argument else path for argument in with_argument]
+
+
+def answers(api: httpx.Client, method: str, path: str) -> bool:
+    """Whether the server has something there: some methods need an argument that others may leave out."""
+    filled = path.replace("{bucket}", "lists").replace("{stream}", "name").replace("{path}", "lists/name")
+    filled = filled.replace("{offset}", "0")
+    return api.request(method, filled).status_code != 405
+
+
+def documented() -> dict[tuple[str, str], Path]:
+    """Every route in the index, and the page that describes it."""
+    found = {}
+    for line in INDEX.read_text().splitlines():
+        route = re.match(r"\| `(\w+) (/[^`]*)` \| \[.+?\]\(([^)#]+)", line)
+        if route is not None:
+            found[route[1], route[2]] = (API / route[3]).resolve()
+    return found
+
+
+def test_every_route_is_in_the_index_and_nothing_else_is(api: httpx.Client) -> None:
+    # A HEAD beside a GET of the server's own routes is told in one sentence.
+    told_together = {("HEAD", path) for path in SERVER_ROUTES}
+    expected = {route for route in served() if answers(api, *route)} - told_together
+    assert set(documented()) == expected
+
+
+@pytest.mark.parametrize("route", documented(), ids=" ".join)
+def test_the_page_of_a_route_names_it(route: tuple[str, str]) -> None:
+    page = documented()[route]
+    assert route in {(method, path) for code in codes(prose(page)) for method, path in ROUTE.findall(code)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_names_no_route_that_is_not_there(page: Path) -> None:
+    known = {*served(), *(("HEAD", path) for path in SERVER_ROUTES)}
+    named = {route for code in codes(prose(page)) for route in ROUTE.findall(code)}
+    assert named - known == set()
+
+
+def test_every_error_code_is_documented_with_its_status() -> None:
+    found = {codes(code)[0]: int(status) for code, status, _ in rows(API / "errors.md", "## The codes")}
+    assert found == STATUS
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent == API], ids=name_of)
+def test_a_page_gives_error_codes_the_status_that_they_have(page: Path) -> None:
+    wrong = []
+    for line in page.read_text().splitlines():
+        row = re.match(r"\| (\d{3}) \| (`.+?`) \|", line)
+        if row is not None:
+            wrong += [code for code in codes(row[2]) if STATUS.get(code) != int(row[1])]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_names_no_error_code_that_is_not_there(page: Path) -> None:
+    named = re.findall(r"\b[45]\d\d `([a-z_]+)`", prose(page))
+    assert [code for code in named if code not in STATUS] == []
+
+
+def test_every_request_header_is_documented() -> None:
+    found = [codes(header)[0].lower() for header, _, _ in rows(API / "headers.md", "## Request headers")]
+    assert sorted(found) == sorted(OURS)
+
+
+def test_every_response_header_is_documented() -> None:
+    found = [codes(header)[0] for header, _, _ in rows(API / "headers.md", "## Response headers")]
+    assert sorted(found) == sorted(EXPOSED.split(", "))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_names_no_header_of_ours_that_is_not_there(page: Path) -> None:
+    known = OURS | {name.lower() for name in EXPOSED.split(", ")}
+    named = re.findall(r"`((?:Stream|Producer)-[\w-]+)", prose(page))
+    assert [name for name in named if name.lower() not in known] == []
+
+
+def commands(group: typer.core.TyperGroup, prefix: str = "ursula") -> Iterator[str]:
+    """Every command that can be typed."""
+    for name, command in group.commands.items():
+        if isinstance(command, typer.core.TyperGroup):
+            yield from commands(command, f"{prefix} {name}")
+        else:
+            yield f"{prefix} {name}"
+
+
+def test_every_command_is_documented() -> None:
+    group = typer.main.get_command(command_line)
+    assert isinstance(group, typer.core.TyperGroup)
+    titles = [codes(title)[0] for title in headings(DOCS / "command-line.md") if title.startswith("`")]
+    assert sorted(titles) == sorted(commands(group))
+
+
+def test_every_name_of_the_client_is_documented() -> None:
+    text = (DOCS / "client.md").read_text()
+    assert [name for name in ursula.client.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_the_index_of_concepts_and_routes_is_complete() -> None:
+    listed = {link.rpartition("/")[2] for link in links(DOCS / "README.md")}
+    assert {page.name for page in (DOCS / "concepts").glob("*.md")} <= listed
