@@ -27,7 +27,7 @@ from ursula.model.commands import (
 from ursula.model.entry import encode
 
 BUCKETS = ["b", "c"]
-NAMES = ["s", "sa", "t", "ta/1", "t\u00e9", "tz", "\U0001f600"]
+NAMES = ["s", "sa", "t", "ta/1", "t\u00e9", "tz", "u", "v", "\U0001f600"]
 ATTRIBUTES = [b"{}", b'{"title":"one"}', b'{"metadata":{"n":1},"title":"two"}']
 DIGESTS = ["sha256:aa", "sha256:bb"]
 CONTENT_TYPES = ["text/plain", "Text/Plain; charset=utf-8", "application/json", "application/JSON;v=1"]

@@ -27,7 +27,8 @@ def result_of(log: Iterable[Entry]) -> bytes:
     """The whole state and all outcomes after applying the log from nothing."""
     state = State(0)
     outcomes = replay(log, state)
-    return msgspec.msgpack.encode((dump(state), [(type(o).__name__, o) for o in outcomes]))
+    told = [(type(outcome).__name__, outcome) for outcome in outcomes]
+    return msgspec.msgpack.encode((dump(state), state.released, told))
 
 
 if __name__ == "__main__":

@@ -49,12 +49,14 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         self.begin(1, 0)
 
     @initialize()
-    def begin_with_three_streams(self) -> None:
+    def begin_with_streams_and_forks(self) -> None:
         self.send(CreateBucket("b"))
         self.send(Create("b", "s", "text/plain", (b"abc",)))
         self.send(Create("b", "t", "application/json", (b"1", b"22", b"[3]")))
         self.send(Append("b", "t", (b"4", b"5", b"6"), "application/json", counts=(2, 1)))
         self.send(Create("b", "tz", None, (b"abcde",), ttl_seconds=2))
+        self.send(Create("b", "sa", None, (b"de", b"f"), fork=ForkPoint("s", 2)))
+        self.send(Create("b", "ta/1", None, (b"7", b"88"), fork=ForkPoint("t", 3)))
 
     def begin(self, position: int, at: int) -> None:
         self.state.begin(position, at)
@@ -69,7 +71,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
     def create_bucket(self, name: str) -> None:
         self.send(CreateBucket(name))
 
-    @precondition(lambda self: self.streams_seen() < 6)
+    @precondition(lambda self: self.streams_seen() < 8)
     @rule(data=st.data())
     def create(self, data: DataObject) -> None:
         self.send(data.draw(drawing.creates(self.oracle)))

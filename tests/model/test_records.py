@@ -84,7 +84,11 @@ def test_a_retry_of_what_was_trimmed_since_is_told_no_ordinals(driver: Driver) -
     assert isinstance(again, Appended)
     assert (again.record_start, again.record_next) == (5, 7)
     driver.append("j", b"8", media_type=JSON)
-    driver.publish("j", 12)
+    driver.publish("j", 11, "second")
+    again = driver.do(request)
+    assert isinstance(again, Appended)
+    assert (again.record_start, again.record_next) == (5, 7)
+    driver.publish("j", 12, "third")
     again = driver.do(request)
     assert isinstance(again, Appended)
     assert (again.next_offset, again.record_start, again.record_next) == (11, None, None)
@@ -177,10 +181,11 @@ def test_a_fork_goes_on_from_the_ordinals_of_its_source(driver: Driver) -> None:
     fork = driver.fork("f", "j", 6)
     assert (fork.record_start, fork.record_next) == (3, 3)
     assert records(driver, "f") == (1, 3)
-    assert driver.append("f", b"7", b"8", media_type=JSON).record_next == 5
-    driver.publish("f", 7)
+    assert driver.append("f", b"777", b"8", media_type=JSON).record_next == 5
+    driver.publish("f", 9)
     assert records(driver, "f") == (4, 5)
-    driver.fork("g", "f", 7)
+    assert (read(driver, 4, name="f").offset, read(driver, 4, name="f").chunks) == (9, [b"8"])
+    driver.fork("g", "f", 9)
     assert records(driver, "g") == (4, 4)
     assert records(driver, "j") == (1, 5)
 
