@@ -26,6 +26,7 @@ class Client:
 
     def __init__(self, server: Server) -> None:
         self._connection = http.client.HTTPConnection(server.host, server.port, timeout=TIMEOUT_SECONDS)
+        self._is_broken = False
 
     def ask(
         self,
@@ -48,8 +49,10 @@ class Client:
         """Send a request. A body in pieces goes out as they come; without a Content-Length, in chunks."""
         try:
             self._connection.request(method, path, body, dict(headers or {}))
+        except (BrokenPipeError, ConnectionResetError):
+            self._is_broken = True  # perhaps it was answered before all of the body was there
         except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
+            self.close()
             raise NoAnswer(repr(error)) from None
 
     def answer(self) -> Answer:
@@ -58,8 +61,10 @@ class Client:
             response = self._connection.getresponse()
             data = response.read()
         except (OSError, http.client.HTTPException) as error:
-            self._connection.close()
+            self.close()
             raise NoAnswer(repr(error)) from None
+        if self._is_broken:
+            self.close()
         return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, data)
 
     def read(self, path: str) -> bytes:
@@ -79,4 +84,5 @@ class Client:
 
     def close(self) -> None:
         """Hang up."""
+        self._is_broken = False
         self._connection.close()

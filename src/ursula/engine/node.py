@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 import zlib
+from collections.abc import Callable
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
@@ -130,7 +131,7 @@ class Node:
         """Remove what a killed process left behind."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir(parents=True, exist_ok=True)
-        self.blobs.forget_unfinished()
+        _tidy(self.blobs.forget_unfinished)
 
     def _remove_blobs(self, keys: list[str]) -> None:
         """Remove blobs that no stream shows any more, once nobody reads them."""
@@ -138,7 +139,7 @@ class Node:
         async def remove() -> None:
             await asyncio.sleep(RELEASED_BLOB_SECONDS)
             for key in keys:
-                await asyncio.to_thread(self.blobs.remove, key)
+                await asyncio.to_thread(_tidy, self.blobs.remove, key)
 
         if self.recovered:  # those of a replay may be shown again further on
             task = asyncio.get_running_loop().create_task(remove())
@@ -151,7 +152,7 @@ class Node:
         for key in self.blobs.keys():  # noqa: SIM118
             if key not in named and milliseconds_of(key.rpartition("/")[2]) < horizon:
                 logger.info("removing a blob that nothing names: %s", key)
-                self.blobs.remove(key)
+                _tidy(self.blobs.remove, key)
 
     async def _watch_recovery(self) -> None:
         """Serve once all is replayed, keep that out of garbage collection, and collect only young objects."""
@@ -167,3 +168,11 @@ class Node:
         while True:
             await asyncio.sleep(YOUNG_COLLECTION_SECONDS)
             gc.collect(1)
+
+
+def _tidy(remove: Callable[..., None], *arguments: str) -> None:
+    """Remove what is only in the way. What cannot be removed now is at a later start: nobody waits for it."""
+    try:
+        remove(*arguments)
+    except OSError as error:
+        logger.warning("something that nobody needs could not be removed: %s", error)
