@@ -360,3 +360,13 @@ def test_a_message_that_was_cancelled_in_time_is_not_sent(server: Server, name: 
             producer.send_json(2)
             assert future.cancel()
         assert stream.read().values() == [2]
+
+
+def test_nothing_is_sent_after_the_stream_was_closed(client: Client, name: str) -> None:
+    client.stream(name).create(JSON)
+    with client.stream(name).producer() as producer:
+        producer.send_json(1)
+        producer.close_stream()
+        with pytest.raises(RuntimeError, match="closed"):
+            producer.send_json(2)
+    assert client.stream(name).read().values() == [1]

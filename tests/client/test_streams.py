@@ -187,3 +187,10 @@ def test_a_server_that_is_not_there_is_certainly_not_written_to(connect: type[Cl
     assert failed.value.status is None
     assert not failed.value.maybe_written
     assert isinstance(failed.value, StreamError)
+
+
+def test_what_cannot_be_sent_is_refused_at_once(client: Client, name: str) -> None:
+    with pytest.raises(Refused) as refused:
+        client.stream(name).create("text/plain\nInjected: yes")
+    assert refused.value.code == "invalid_request"
+    assert refused.value.status is None

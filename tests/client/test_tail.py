@@ -83,7 +83,7 @@ def test_bytes_come_as_they_are(
 def test_text_keeps_its_carriage_returns(client: Client, server: Server, name: str) -> None:
     stream = client.stream(name)
     stream.create("text/plain")
-    with closing(stream.tail("now")) as messages:  # type: ignore[type-var]
+    with closing(stream.tail("now")) as messages:
 
         def write() -> None:
             time.sleep(0.2)

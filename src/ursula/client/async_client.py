@@ -17,7 +17,7 @@ from .transport import DEFAULT_URL, TIMEOUT_SECONDS, Wiring
 
 
 class AsyncStream(StreamTarget):
-    """One stream."""
+    """One stream. To leave an iteration early, put it into `contextlib.aclosing`."""
 
     shell: AwaitingShell
 

@@ -76,9 +76,12 @@ class AsyncProducer:
             raise failure
 
     async def close_stream(self) -> Appended:
-        """Send what is queued, then close the stream."""
+        """Send what is queued, then close the stream; nothing can be sent after that."""
         await self.flush()
-        self._producing.check()
+        async with self._changed:
+            self._producing.check_alive()
+            self._producing.stopping = True
+            self._changed.notify_all()
         return await self._shell.run(deliver_close(self._producing.target, self._producing.numbering))
 
     async def close(self) -> None:

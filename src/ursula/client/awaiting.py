@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import closing
 from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -28,23 +29,22 @@ class AwaitingShell:
         """What an operation returns."""
         run = Run(steps)
         async with Conversation(self) as conversation:
-            while not run.done:
-                await conversation.advance(run)
+            with closing(run):
+                while not run.done:
+                    await conversation.advance(run)
         return run.result
 
     async def iterate(self, flow: Flow[T]) -> AsyncGenerator[T, None]:
         """What an operation gives out, one by one."""
         run = Run(flow)
         async with Conversation(self) as conversation:
-            try:
+            with closing(run):
                 while not run.done:
                     if isinstance(run.action, Item):
                         yield run.action.value
                         run.tell(None)
                     else:
                         await conversation.advance(run)
-            finally:
-                run.close()
 
 
 class Conversation:

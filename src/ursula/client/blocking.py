@@ -1,7 +1,8 @@
 """The blocking shell: performs the actions of operations over httpx, one after the other."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -27,24 +28,21 @@ class BlockingShell:
     def run(self, steps: Steps[T]) -> T:
         """What an operation returns."""
         run = Run(steps)
-        with Conversation(self) as conversation:
+        with Conversation(self) as conversation, closing(run):
             while not run.done:
                 conversation.advance(run)
         return run.result
 
-    def iterate(self, flow: Flow[T]) -> Iterator[T]:
+    def iterate(self, flow: Flow[T]) -> Generator[T, None, None]:
         """What an operation gives out, one by one."""
         run = Run(flow)
-        with Conversation(self) as conversation:
-            try:
-                while not run.done:
-                    if isinstance(run.action, Item):
-                        yield run.action.value
-                        run.tell(None)
-                    else:
-                        conversation.advance(run)
-            finally:
-                run.close()
+        with Conversation(self) as conversation, closing(run):
+            while not run.done:
+                if isinstance(run.action, Item):
+                    yield run.action.value
+                    run.tell(None)
+                else:
+                    conversation.advance(run)
 
 
 class Conversation:
@@ -115,10 +113,10 @@ def blocking(
 
 def iterating(
     operation: Callable[Concatenate[TargetT, P], Flow[T]],
-) -> Callable[Concatenate[Any, P], Iterator[T]]:
+) -> Callable[Concatenate[Any, P], Generator[T, None, None]]:
     """A method that gives out what an operation on its object finds."""
 
-    def method(target: Any, /, *arguments: P.args, **named: P.kwargs) -> Iterator[T]:
+    def method(target: Any, /, *arguments: P.args, **named: P.kwargs) -> Generator[T, None, None]:
         shell: BlockingShell = target.shell
         return shell.iterate(operation(target, *arguments, **named))
 

@@ -1,6 +1,6 @@
 """The blocking client: a server, its buckets and its streams. What they do is in the operations."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from types import TracebackType
 from typing import Self
 
@@ -103,7 +103,7 @@ class Client:
         bucket.shell = self._shell
         return bucket
 
-    def buckets(self) -> Iterator[BucketInfo]:
+    def buckets(self) -> Generator[BucketInfo, None, None]:
         """All buckets, by name."""
         return self._shell.iterate(buckets.list_buckets(self._patience))
 

@@ -122,6 +122,8 @@ def error_of_transport(error: httpx.RequestError) -> StreamError:
     text = str(error) or type(error).__name__
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError):
         return Retryable("unreachable", f"cannot reach the server: {text}")
+    if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.TooManyRedirects):
+        return Refused("invalid_request", f"this cannot be sent: {text}")
     if isinstance(error, httpx.TimeoutException):
         return OutcomeUnknown("timed_out", f"no answer in time: {text}")
     return OutcomeUnknown("connection_lost", f"the connection was lost: {text}")

@@ -75,9 +75,12 @@ class Producer:
             raise failure
 
     def close_stream(self) -> Appended:
-        """Send what is queued, then close the stream."""
+        """Send what is queued, then close the stream; nothing can be sent after that."""
         self.flush()
-        self._producing.check()
+        with self._changed:
+            self._producing.check_alive()
+            self._producing.stopping = True
+            self._changed.notify_all()
         return self._shell.run(deliver_close(self._producing.target, self._producing.numbering))
 
     def close(self) -> None:

@@ -39,10 +39,14 @@ class Producing(Generic[FutureT]):
 
     def check(self) -> None:
         """Raise why nothing can be sent any more, if so."""
-        if self._dead is not None:
-            raise self._dead
+        self.check_alive()
         if self.stopping:
             raise RuntimeError("the producer is closed")
+
+    def check_alive(self) -> None:
+        """Raise the failure that the producer ended in, if it did."""
+        if self._dead is not None:
+            raise self._dead
 
     def take(self, starts: Callable[[FutureT], bool], now: float) -> list[Pending[FutureT]]:
         """The next batch to send."""

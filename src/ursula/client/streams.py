@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 from .results import Appended, Created
 from .retry import perform
@@ -38,7 +39,7 @@ def create(
         "stream-expires-at": moment,
         "stream-attrs": None if attributes is None else json.dumps(attributes),
         "stream-closed": "true" if closed else None,
-        "stream-forked-from": forked_from,
+        "stream-forked-from": None if forked_from is None else quote(forked_from, safe="/%"),
         "stream-fork-offset": fork_offset,
         "stream-fork-sub-offset": None if fork_sub_offset is None else str(fork_sub_offset),
         "if-match": if_match,

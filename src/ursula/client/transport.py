@@ -1,7 +1,9 @@
 """What both shells tell httpx: timeouts, headers, and bodies that are read from a file while being sent."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,12 @@ class FileBody(httpx.SyncByteStream, httpx.AsyncByteStream):
             await asyncio.to_thread(file.close)
 
 
+@cache
+def trusted_authorities() -> ssl.SSLContext:
+    """Whom to trust; reading their list takes longer than a request, so it is done once."""
+    return httpx.create_ssl_context()
+
+
 class Wiring:
     """How to reach a server: what httpx needs to know for each request."""
 
@@ -45,7 +53,12 @@ class Wiring:
     def options(self) -> dict[str, Any]:
         """For the making of a client of httpx."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        return {"timeout": self.timeout, "limits": limits, "follow_redirects": True}
+        return {
+            "timeout": self.timeout,
+            "limits": limits,
+            "follow_redirects": True,
+            "verify": trusted_authorities(),
+        }
 
     def request(self, request: Request) -> httpx.Request:
         """The request as httpx sends it."""
