@@ -305,6 +305,21 @@ def test_a_snapshot_whose_bytes_are_lost_is_an_error_that_says_so(tmp_path: Path
         assert server.stop() == 0
 
 
+def test_files_that_someone_else_put_among_the_snapshots_are_left_alone(tmp_path: Path) -> None:
+    strange = tmp_path / "data" / "cold" / "blobs" / "faults" / "mine" / "notes.txt"
+    strange.parent.mkdir(parents=True)
+    strange.write_text("not a snapshot")
+    with Server(tmp_path / "data") as server:
+        stream = Stream(server)
+        stream.make()
+        assert stream.publish(SMALL).status == 204
+        stream.check(0, SMALL)
+        stream.close()
+        assert server.complaints() == []
+        assert server.stop() == 0
+    assert strange.read_text() == "not a snapshot"
+
+
 def check_loss(streams: list[Stream]) -> None:
     """Whoever wants the bytes is told that they are lost."""
     for stream in streams:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from .ulid import new_ulid
+from .ulid import is_ulid, new_ulid
 
 _NAME_CHARACTERS_MAX = 200
 
@@ -64,9 +64,10 @@ class Blobs:
             path.parent.parent.rmdir()
 
     def keys(self) -> Iterator[str]:
-        """All blobs that are there."""
+        """All blobs that are there; what has another kind of name is someone else's."""
         for path in self._root.glob("*/*/*"):
-            yield path.relative_to(self._root).as_posix()
+            if is_ulid(path.name):
+                yield path.relative_to(self._root).as_posix()
 
     def forget_unfinished(self) -> None:
         """Remove what a killed process left half-written."""

@@ -4,6 +4,7 @@ import secrets
 import time
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_CHARACTERS = frozenset(_ALPHABET)
 _LENGTH = 26
 
 
@@ -19,3 +20,8 @@ def milliseconds_of(ulid: str) -> int:
     for character in ulid:
         number = number << 5 | _ALPHABET.index(character)
     return number >> 80
+
+
+def is_ulid(text: str) -> bool:
+    """Whether a name may have been made here."""
+    return len(text) == _LENGTH and set(text) <= _CHARACTERS
