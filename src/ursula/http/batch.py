@@ -94,12 +94,7 @@ class Batch:
         if isinstance(outcome, Appended):
             self._on_appended(outcome)
         elif isinstance(outcome, Refused) and self._is_told_per_frame(outcome):
-            self._answer(
-                [self._refused(outcome.code, problem or outcome.message) for problem in self._problems]
-                if outcome.code == "invalid_json"
-                else [self._refused(outcome.code, outcome.message)] * len(self._problems),
-                [],
-            )
+            self._on_refused(outcome)
         else:
             exchange.refused(refusal(outcome))
 
@@ -134,6 +129,19 @@ class Batch:
                 record += len(append)
                 item["stream_record_next"] = record
             items.append(item)
+        self._answer(items, headers)
+
+    def _on_refused(self, outcome: Refused) -> None:
+        code, message = outcome.code, outcome.message
+        is_json = code == "invalid_json"
+        headers: list[tuple[str, str]] = []
+        if outcome.incarnation is not None and outcome.tail is not None:
+            headers = self._exchange.state_headers(
+                outcome.incarnation, outcome.tail, outcome.tail, outcome.closed
+            )
+        items = [
+            self._refused(code, (problem or message) if is_json else message) for problem in self._problems
+        ]
         self._answer(items, headers)
 
     def _refused(self, code: str, message: str) -> dict[str, Any]:
