@@ -8,7 +8,7 @@ import httpx
 import pytest
 import typer.core
 import typer.main
-from tests.docs.pages import DOCS, codes, for_users, headings, links, name_of, prose, rows
+from tests.docs.pages import DOCS, codes, for_users, headings, name_of, prose, rows
 
 import ursula.client
 from ursula.cli import app as command_line
@@ -137,8 +137,3 @@ def test_every_command_is_documented() -> None:
 def test_every_name_of_the_client_is_documented() -> None:
     text = (DOCS / "client.md").read_text()
     assert [name for name in ursula.client.__all__ if not re.search(rf"\b{name}\b", text)] == []
-
-
-def test_the_index_of_concepts_and_routes_is_complete() -> None:
-    listed = {link.rpartition("/")[2] for link in links(DOCS / "README.md")}
-    assert {page.name for page in (DOCS / "concepts").glob("*.md")} <= listed
