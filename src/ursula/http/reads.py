@@ -110,9 +110,8 @@ def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList
     ]
     if is_up_to_date:
         headers.append(("stream-up-to-date", "true"))
-        headers.append(("cache-control", "no-store"))
-    else:
-        headers.append(("cache-control", exchange.app.cache_control))
+    is_fixed = not is_up_to_date and (query.records is None or query.records.first is not None)
+    headers.append(("cache-control", exchange.app.cache_control if is_fixed else "no-store"))
     if is_end:
         headers.append(("stream-closed", "true"))
     if isinstance(page, RecordPage):
