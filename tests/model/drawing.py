@@ -40,12 +40,16 @@ payloads = st.binary(min_size=1, max_size=6)
 times = st.integers(0, 20).map(lambda tenths: 1_000_000 + tenths * 100_000)
 
 
-prefixes = st.sampled_from(["", "s", "t", "ta", "t\u00e9", "z", "\uffff"])
-cursors = st.sampled_from(["", "a", "zz", "\uffff", *NAMES])
+PREFIXES = ["", "s", "t", "ta", "t\u00e9", "z", "\uffff"]
+CURSORS = ["", "a", "zz", "\uffff", *NAMES]
 
 
 def any_stream(stream: OracleStream) -> bool:
     return True
+
+
+def can_be_trimmed(stream: OracleStream) -> bool:
+    return stream.snapshot is not None and stream.snapshot.offset > stream.earliest
 
 
 @st.composite
@@ -318,11 +322,7 @@ def publications(draw: DrawFn, oracle: Oracle) -> PublishSnapshot:
 @st.composite
 def trims(draw: DrawFn, oracle: Oracle) -> Trim:
     """A trim, mostly of a stream with a snapshot and not beyond it."""
-    bucket, name, stream = draw(
-        places(
-            oracle, lambda stream: stream.snapshot is not None and stream.snapshot.offset > stream.earliest
-        )
-    )
+    bucket, name, stream = draw(places(oracle, can_be_trimmed))
     where = [0, 1]
     if stream is not None:
         end = stream.snapshot.offset if stream.snapshot else stream.tail
