@@ -16,6 +16,7 @@ from .buckets import create_bucket, delete_bucket, get_bucket, list_streams
 from .cors import Cors
 from .errors import Problem
 from .exchange import Exchange
+from .feed_lines import FeedLines
 from .headers import take_headers
 from .health import ROUTES as HEALTH_ROUTES
 from .live import Ending
@@ -81,6 +82,7 @@ class App:
         self.advertise = str(settings.server.advertise)
         self.traffic = Traffic()
         self.fan_outs: dict[str, FanOut] = {}
+        self.feed_lines = FeedLines()
         self.live: set[Ending] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.stopping = False

@@ -14,8 +14,6 @@ from .exchange import Exchange
 from .rsgi import Future
 
 CHUNKED_ALLOWANCE_BYTES = 64 * 1024
-UNREAD = ("connection", "close")
-"""The rest of the body is not read, so that nothing else can come after it: the client must know."""
 
 
 class BodyLimit(NamedTuple):
@@ -27,7 +25,7 @@ class BodyLimit(NamedTuple):
     def exceeded(self) -> Problem:
         """The answer to a larger one."""
         message = f"a body may have {self.bytes_max} bytes here"
-        return Problem(self.code, message, [UNREAD], limit=self.bytes_max)
+        return Problem(self.code, message, limit=self.bytes_max)
 
 
 class Bodies:
@@ -95,6 +93,7 @@ class Bodies:
         try:
             if len(body) != exchange.body_length:
                 raise incomplete()
+            exchange.unread = False
             exchange.on_body(body)
         except Exception as error:
             exchange.app.failed(exchange, error)
@@ -105,7 +104,7 @@ class Bodies:
             self.rejected_count += 1
             if count <= self._held_bytes_max:  # a larger one is turned away at all times
                 self._rejected_bytes = count
-            raise Problem("write_backpressure", "too many bytes are being written at this moment", [UNREAD])
+            raise Problem("write_backpressure", "too many bytes are being written at this moment")
         self.held_bytes += count
         exchange.held_bytes += count
 
@@ -173,6 +172,7 @@ class Bodies:
             yield part
         if length is not None and size != int(length):
             raise incomplete()
+        exchange.unread = False
 
 
 def incomplete() -> Problem:

@@ -36,6 +36,7 @@ class Exchange:
         "scope",
         "target",
         "then",
+        "unread",
     )
 
     target: Target
@@ -54,6 +55,7 @@ class Exchange:
         self.raw_headers = scope.headers
         self.held_bytes = 0
         self.answered = False
+        self.unread = True
         cors = app.cors
         self.common = cors.open or cors.headers(self.raw_headers.get("origin"))
 
@@ -93,7 +95,14 @@ class Exchange:
         retry_after = RETRY_AFTER_SECONDS.get(problem.code)
         if retry_after is not None:
             headers.append(("retry-after", str(retry_after)))
+        if self.unread and self._announces_body():
+            headers.append(("connection", "close"))  # no next request can come after a body half read
         self.send(problem.status, headers, problem.body())
+
+    def _announces_body(self) -> bool:
+        return self.raw_headers.get("content-length") not in (None, "0") or (
+            "transfer-encoding" in self.raw_headers
+        )
 
     def refused(self, outcome: Refused | Failure) -> None:
         """Answer with what the group refused or could not do."""

@@ -1,25 +1,24 @@
 """The feed: everything that happens in a bucket, in one order, read like a stream of lines."""
 
 import asyncio
-import base64
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from ..engine.group import Group, bucket_key
-from ..model.media_type import JSON, is_text
-from ..model.outcomes import FeedEntry, FeedPage, FeedRow, Refused
+from ..model.outcomes import FeedPage, Refused
 from ..model.state import BEGINNING, TAIL
 from .errors import Problem
 from .exchange import Exchange
+from .feed_lines import FeedLines
 from .live import Waiting
 from .query import Live, ReadQuery, parse_read_query
 from .reads import NDJSON, settle_group
 from .rsgi import HeaderList
 from .sse import Event, encode_control, encode_data, subscribe
-from .tokens import cursor_at, format_offset, format_time, parse_offset
+from .tokens import cursor_at, format_offset, parse_offset
 from .traffic import FEED, FEED_LONG_POLL, FEED_SSE
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -96,19 +95,19 @@ def _send(exchange: Exchange, query: ReadQuery, page: FeedPage) -> None:
     headers = _headers(exchange, page)
     if query.live is Live.LONG_POLL:
         headers.append(_cursor(query))
-    as_arrow = ARROW in (exchange.raw_headers.get("accept") or "")
-    if not as_arrow and sum(len(entry.rows) for entry in page.entries) <= ROWS_AT_ONCE_MAX:
-        exchange.send(200, [*headers, ("content-type", NDJSON)], encode_lines(page))
-    elif as_arrow:
+    bucket, lines = exchange.target.bucket, exchange.app.feed_lines
+    if ARROW in (exchange.raw_headers.get("accept") or ""):
         from .feed_arrow import encode_arrow  # it takes a while, and few ask for it
 
-        bucket = exchange.target.bucket
         group = exchange.app.node.group_of(bucket).number
-        exchange.app.spawn(
-            exchange, _encode_apart(exchange, headers, ARROW, encode_arrow, page, group, bucket)
-        )
+        work = _encode_apart(exchange, headers, ARROW, encode_arrow, page, group, bucket)
+        exchange.app.spawn(exchange, work)
+    elif sum(len(entry.rows) for entry in page.entries) > ROWS_AT_ONCE_MAX:
+        exchange.app.spawn(exchange, _encode_apart(exchange, headers, NDJSON, lines.page, page))
     else:
-        exchange.app.spawn(exchange, _encode_apart(exchange, headers, NDJSON, encode_lines, page))
+        is_recent = query.live is Live.LONG_POLL
+        body = lines.recent_page(bucket, page) if is_recent else lines.page(page)
+        exchange.send(200, [*headers, ("content-type", NDJSON)], body)
 
 
 async def _encode_apart(
@@ -186,6 +185,7 @@ class FeedEvents:
         self._bucket = exchange.target.bucket
         self._bytes_max = min(EVENT_BYTES, exchange.app.sse_bytes)
         self._encoded: tuple[tuple[int, int, str], Event] | None = None
+        self._lines = exchange.app.feed_lines
         self.key = self.watched = bucket_key(self._bucket)
 
     def find(self, offset: int, cursor: str | None) -> Event | Refused | None:
@@ -197,7 +197,7 @@ class FeedEvents:
             return None
         key = (offset, page.next_position, cursor_at(time.time(), cursor))
         if self._encoded is None or self._encoded[0] != key:
-            self._encoded = (key, encode_events(page, key[2]))
+            self._encoded = (key, encode_events(page, self._bucket, self._lines, key[2]))
         return self._encoded[1]
 
     def nothing_yet(self, offset: int, cursor: str) -> bytes | None:
@@ -212,74 +212,13 @@ class FeedEvents:
         return self._group.read_feed(self._bucket, after, None, bytes_max)
 
 
-class _Names(NamedTuple):
-    """What all rows of a stream have in common, encoded once."""
-
-    prefix: bytes
-    media_type: str
-
-
-def encode_lines(page: FeedPage) -> bytes:
-    """The rows of a page, one JSON line each."""
-    known: dict[str, _Names] = {}
-    lines = [line for entry in page.entries for line in encode_entry(entry, known)]
-    lines.append(b"")
-    return b"\n".join(lines)
-
-
-def encode_events(page: FeedPage, cursor: str) -> Event:
+def encode_events(page: FeedPage, bucket: str, lines: FeedLines, cursor: str) -> Event:
     """The entries of a page as events."""
-    known: dict[str, _Names] = {}
     encoded = []
     last = page.entries[-1].position
     for entry in page.entries:
         position = page.next_position if entry.position == last else entry.position
         up_to_date = entry.position == last and page.next_position >= page.tail
-        encoded.append(encode_data(encode_entry(entry, known)))
+        encoded.append(encode_data(lines.recent(bucket, entry)))
         encoded.append(encode_control(position, cursor, up_to_date, False))
     return Event(b"".join(encoded), page.next_position, page.next_position >= page.tail, False)
-
-
-def encode_entry(entry: FeedEntry, known: dict[str, _Names]) -> list[bytes]:
-    """The rows of a log entry as JSON, without line ends."""
-    head = f'{{"position":"{format_offset(entry.position)}","at":"{format_at(entry.at)}","index":'.encode()
-    return [head + _encode_row(row, known) for row in entry.rows]
-
-
-def _encode_row(row: FeedRow, known: dict[str, _Names]) -> bytes:
-    names = known.get(row.incarnation)
-    if names is None:
-        fields = {"stream": row.stream, "incarnation": row.incarnation, "content_type": row.content_type}
-        names = known[row.incarnation] = _Names(b"," + _encode(fields)[1:-1], row.media_type)
-    text = (
-        f'{row.index},"kind":"{row.kind}","offset":"{row.offset:020}","next_offset":"{row.next_offset:020}"'
-    )
-    if row.record is not None:
-        text += f',"record":{row.record}'
-    parts = [text.encode(), names.prefix]
-    if row.producer is not None:
-        producer = {"id": row.producer.id, "epoch": row.producer.epoch, "seq": row.producer.seq}
-        parts.append(b',"producer":' + _encode(producer))
-    if row.event is not None:
-        parts.append(b',"event":' + row.event)
-    if row.payload is not None:
-        parts.append(_encode_value(row.payload, names.media_type))
-    parts.append(b"}")
-    return b"".join(parts)
-
-
-def _encode_value(payload: bytes, media_type: str) -> bytes:
-    if media_type == JSON:
-        return b',"value":' + payload.translate(_WITHOUT_LINE_ENDS)
-    if is_text(media_type):
-        try:
-            return b',"value":' + _encode(payload.decode())
-        except UnicodeDecodeError:
-            pass
-    return b',"value_base64":"' + base64.b64encode(payload) + b'"'
-
-
-def format_at(microseconds: int) -> str:
-    """A time as text in UTC, always with microseconds."""
-    text = format_time(microseconds)
-    return text if "." in text else f"{text[:-1]}.000000Z"
