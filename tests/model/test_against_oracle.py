@@ -339,6 +339,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
 
     def compare_all(self) -> None:
         assert self.state.buckets.keys() == self.oracle.buckets.keys()
+        assert [bucket.name for bucket in self.state.list_buckets("", 9)] == sorted(self.oracle.buckets)
         assert (self.state.position, self.state.at) == (self.oracle.position, self.oracle.at)
         for bucket, expected in self.oracle.buckets.items():
             assert self.state.buckets[bucket].streams.keys() == expected.streams.keys()
