@@ -1,6 +1,7 @@
 """What the tests of buckets, snapshots, batches and the feed have in common."""
 
 import json
+import os
 import sys
 from itertools import count
 from pathlib import Path
@@ -64,9 +65,11 @@ def feed(api: httpx.Client, bucket: str, after: str = "-1", **query: str) -> lis
             return found
 
 
-def blob_files(server: Server) -> list[Path]:
-    """Every file below the folder of the store, whole or not."""
-    return sorted(path for path in (server.data_dir / "cold").rglob("*") if path.is_file())
+def blob_files(server: Server, bucket: str = "") -> list[Path]:
+    """Every file below the folder of the store, whole or not; of the whole ones perhaps only a bucket's."""
+    cold = server.data_dir / "cold"
+    found = [*os.walk(cold / f"blobs{bucket}"), *os.walk(cold / "tmp")]  # it does not mind what vanishes
+    return sorted(Path(folder, name) for folder, _, names in found for name in names)
 
 
 def impatient_server(folder: Path, **settings: str) -> Server:

@@ -15,7 +15,7 @@ from .errors import STATUS, Problem
 from .exchange import Exchange
 from .headers import parse_producer, wants_close
 from .tokens import format_offset
-from .writes import AnyAnswer, producer_headers, refusal
+from .writes import AnyAnswer, producer_headers, record_headers, refusal
 
 _LENGTH = struct.Struct(">I")
 _EXCLUDED = ("stream-seq", "if-match", "stream-record-match")
@@ -108,7 +108,7 @@ class Batch:
         headers = exchange.state_headers(
             outcome.incarnation, outcome.next_offset, outcome.tail, outcome.closed
         )
-        headers += producer_headers(outcome)
+        headers += producer_headers(outcome) + record_headers(outcome)
         is_minimal = "return=minimal" in exchange.headers.get("prefer", "").replace(" ", "").lower()
         if outcome.duplicate or (is_minimal and not any(self._problems)):
             exchange.empty(204, headers)

@@ -45,6 +45,8 @@ def get_feed(exchange: Exchange) -> None:
         raise Problem("invalid_parameter", "a feed is read by position, not by record")
     if query.until is not None and query.live is not Live.NO:
         raise Problem("invalid_parameter", "until is for reads that do not wait")
+    if query.until is not None and query.offset == TAIL:
+        raise Problem("invalid_parameter", "until is for reads from a position on")
     if query.until is not None and query.offset > query.until:
         raise Problem("invalid_parameter", "until lies before the offset")
     _read(exchange, query)

@@ -92,10 +92,15 @@ def _listen(address: Address) -> socket.socket:
         listener = socket.create_server(address, family=family, backlog=BACKLOG)
     except OSError as error:
         raise StartRefused(
-            f"cannot listen on {address}: {error.strerror}; choose another address with --listen"
+            f"cannot listen on {address}: {_reason(error)}; choose another address with --listen"
         ) from None
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MILLISECONDS)
     return listener
+
+
+def _reason(error: OSError) -> str:
+    """What went wrong, without what `create_server` adds to it."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
 
 
 def _raise_file_limit(connections: int) -> None:

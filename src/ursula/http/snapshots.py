@@ -170,9 +170,10 @@ def delete_snapshot(exchange: Exchange) -> None:
     found = _describe(exchange, delete_snapshot)
     if found is None:
         return
+    headers = [("stream-incarnation", exchange.incarnation(found.incarnation))]
     if found.snapshot is None or found.snapshot.offset != wanted:
-        raise Problem("snapshot_not_found", "there is no snapshot at this offset")
-    raise Problem("snapshot_conflict", "the visible snapshot stays: publish a newer one instead")
+        raise Problem("snapshot_not_found", "there is no snapshot at this offset", headers)
+    raise Problem("snapshot_conflict", "the visible snapshot stays: publish a newer one instead", headers)
 
 
 def put_retention(exchange: Exchange) -> None:
