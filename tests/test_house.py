@@ -12,12 +12,12 @@ SOURCE = Path(__file__).parent.parent / "src" / "ursula"
 MODEL_VALUES = {
     "ursula.model.attributes",
     "ursula.model.commands",
+    "ursula.model.contents",
     "ursula.model.entry",
     "ursula.model.json_messages",
     "ursula.model.limits",
     "ursula.model.media_type",
     "ursula.model.outcomes",
-    "ursula.model.state",
 }
 """What http may know of the model: values that could cross to another process, and constants."""
 
@@ -49,8 +49,8 @@ EXCEPTIONS = {
     "engine/node.py": {"ursula.log.file", "ursula.log.memory"},  # the one place that chooses a log
 }
 
-CONSTANTS_OF_STATE = {"BEGINNING", "TAIL"}
-"""`model.state` is not a module of values: http takes these two from it and nothing else."""
+CONSTANTS_OF_CONTENTS = {"BEGINNING", "TAIL"}
+"""`model.contents` is not a module of values: http takes these two from it and nothing else."""
 
 
 class Import:
@@ -120,14 +120,14 @@ def test_the_model_needs_only_the_standard_library_and_two_libraries() -> None:
     assert foreign == []
 
 
-def test_http_takes_two_constants_from_the_state_and_never_the_state() -> None:
+def test_http_takes_two_constants_from_the_contents_and_never_the_contents() -> None:
     taken = {
         found.name
         for path in files_of("http")
         for found in imports_of(path)
-        if found.module == "ursula.model.state"
+        if found.module == "ursula.model.contents"
     }
-    assert taken <= CONSTANTS_OF_STATE
+    assert taken <= CONSTANTS_OF_CONTENTS
 
 
 def test_the_model_reads_no_clock_no_chance_and_no_files() -> None:

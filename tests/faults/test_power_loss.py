@@ -14,8 +14,8 @@ from ursula.engine.failures import Failure, OutcomeUnknown, Unavailable
 from ursula.engine.group import Group
 from ursula.log.file import FileLog
 from ursula.model.commands import AnyCommand, Append, Create, Delete, Producer
+from ursula.model.contents import BEGINNING
 from ursula.model.outcomes import AnyOutcome, Appended, Created, Ended, Page, Refused
-from ursula.model.state import BEGINNING
 
 NAMES = ("a", "b", "c")
 SEGMENT_BYTES = 2048

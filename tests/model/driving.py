@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from ursula.model.commands import AnyCommand, Append, Create, ForkPoint, PublishSnapshot
+from ursula.model.contents import BEGINNING
 from ursula.model.outcomes import (
     AnyOutcome,
     Appended,
@@ -12,7 +13,7 @@ from ursula.model.outcomes import (
     Refused,
     SnapshotPublished,
 )
-from ursula.model.state import BEGINNING, State
+from ursula.model.state import State
 from ursula.model.stream import Stream
 
 SECOND = 1_000_000

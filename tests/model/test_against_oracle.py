@@ -21,6 +21,7 @@ from ursula.model.commands import (
     PublishSnapshot,
     Trim,
 )
+from ursula.model.contents import BEGINNING
 from ursula.model.dump import dump
 from ursula.model.entry import decode, encode
 from ursula.model.feed import ROW_BYTES
@@ -36,7 +37,7 @@ from ursula.model.outcomes import (
     RecordPage,
     Refused,
 )
-from ursula.model.state import BEGINNING, State
+from ursula.model.state import State
 from ursula.model.stream import Stream
 
 

@@ -5,9 +5,9 @@ from tests.model.driving import Driver, publication
 from tests.model.rows import rows_of
 
 from ursula.model.commands import Append, Create, Delete, Expire, ForkPoint, Trim
+from ursula.model.contents import BEGINNING, TAIL
 from ursula.model.dump import dump
 from ursula.model.outcomes import Created, Refused, Snapshot, SnapshotPublished, Trimmed
-from ursula.model.state import BEGINNING, TAIL
 
 JSON = "application/json"
 

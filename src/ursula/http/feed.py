@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from ..engine.group import Group, bucket_key
+from ..model.contents import BEGINNING, TAIL
 from ..model.outcomes import FeedPage, Refused
-from ..model.state import BEGINNING, TAIL
 from .errors import Problem
 from .exchange import Exchange
 from .feed_lines import FeedLines

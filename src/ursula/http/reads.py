@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from ..engine.failures import Failure
 from ..engine.group import Group
+from ..model.contents import BEGINNING, TAIL
 from ..model.media_type import JSON
 from ..model.outcomes import AnyOutcome, Page, RecordPage, Refused
-from ..model.state import BEGINNING, TAIL
 from .exchange import Exchange
 from .query import ReadQuery
 from .rsgi import HeaderList

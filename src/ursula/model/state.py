@@ -1,4 +1,4 @@
-"""The state machine of a group: `apply` in log order, `look` ahead of the log, and reads.
+"""The state machine of a group: `apply` in log order, and `look` ahead of the log.
 
 Deterministic: the same commands at the same positions and times give the same state and the same
 outcomes, on every replica and in every process. No clock, no randomness, no I/O, and no iteration
@@ -6,17 +6,12 @@ over anything whose order could differ.
 """
 
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
-
-from sortedcontainers import SortedList
 
 from . import events
 from .append import (
     bucket_not_found,
     decide_append,
-    incarnation_mismatch,
-    stream_not_found,
     write,
 )
 from .attributes import NO_ATTRIBUTES
@@ -33,8 +28,8 @@ from .commands import (
     SetAttributes,
     Trim,
 )
+from .contents import Contents
 from .create import created, decide_create
-from .feed import read_feed
 from .journal import Kind
 from .media_type import JSON
 from .outcomes import (
@@ -43,42 +38,19 @@ from .outcomes import (
     AttributesSet,
     BucketCreated,
     BucketDeleted,
-    BucketDescription,
     Created,
-    Description,
     Ended,
-    FeedPage,
     Ignored,
-    Listed,
-    Listing,
-    Page,
-    RecordPage,
     Refused,
     Renewed,
     Snapshot,
 )
-from .records import read_records
-from .snapshot import decide_publish, decide_trim, published, trimmed, trimmed_off
+from .snapshot import decide_publish, decide_trim, published, trimmed
 from .stream import Bucket, Stream
 
-TAIL = -2
-BEGINNING = -1
 
-
-class State:
-    """All buckets and streams of one group, as of the log position `position`."""
-
-    def __init__(self, group: int) -> None:
-        self.group = group
-        self.position = 0
-        self.at = 0
-        self.buckets: dict[str, Bucket] = {}
-        self.bucket_names: SortedList[str] = SortedList()
-        self.stream_count = 0
-        self.blobs: dict[str, int] = {}  # how many streams show each
-        self.released: list[str] = []  # blobs that no stream shows any more, for the engine to take away
-
-    # Changing
+class State(Contents):
+    """The contents of a group, and how commands change them."""
 
     def begin(self, position: int, at: int) -> None:
         """Go to the next log entry. Time never runs backwards, whatever the proposer's clock says."""
@@ -103,7 +75,7 @@ class State:
             verdict = decide_append(self.buckets, command, unsplit)
             return None if type(verdict) is Stream else verdict  # type: ignore[return-value]
         if isinstance(command, SetAttributes | PublishSnapshot | Trim):
-            target = self._visible(command.bucket, command.stream, command.incarnation)
+            target = self.visible(command.bucket, command.stream, command.incarnation)
             return target if isinstance(target, Refused) else self._settled(target, command)
         if isinstance(command, Create):
             plan = decide_create(self.buckets, command, unsplit)
@@ -111,7 +83,7 @@ class State:
         if isinstance(command, CreateBucket):
             return self._bucket_exists(command)
         if isinstance(command, Delete):
-            found = self._visible(command.bucket, command.stream, command.incarnation)
+            found = self.visible(command.bucket, command.stream, command.incarnation)
             return found if isinstance(found, Refused) else None
         if isinstance(command, Expire):
             return None if self._expirable(command) is not None else Ignored()
@@ -123,141 +95,6 @@ class State:
                 return Renewed(stream.deadline or 0)
             return None
         return self._undeletable(command) if isinstance(command, DeleteBucket) else None
-
-    # Reading
-
-    def find(self, bucket: str, name: str) -> Stream | None:
-        """The stream at a name, also one that is out of sight."""
-        found = self.buckets.get(bucket)
-        return None if found is None else found.streams.get(name)
-
-    def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
-        """What a stream is now."""
-        stream = self._visible(bucket, name, incarnation)
-        if isinstance(stream, Refused):
-            return stream
-        return Description(
-            stream.incarnation,
-            stream.content_type,
-            stream.tail,
-            stream.closed,
-            stream.ttl_seconds,
-            stream.expires_at,
-            stream.earliest,
-            stream.snapshot,
-            stream.attributes,
-            stream.record_at(stream.earliest) if stream.is_json else None,
-            stream.next_record if stream.is_json else None,
-        )
-
-    def describe_bucket(self, name: str) -> BucketDescription | Refused:
-        """What a bucket is now."""
-        bucket = self.buckets.get(name)
-        if bucket is None:
-            return bucket_not_found(name)
-        return BucketDescription(bucket.name, len(bucket.names), bucket.created_at)
-
-    def list_buckets(self, after: str, count: int) -> list[BucketDescription]:
-        """The next buckets by name."""
-        names = self.bucket_names.irange(after, inclusive=(False, True))
-        return [
-            BucketDescription(name, len(self.buckets[name].names), self.buckets[name].created_at)
-            for name in islice(names, count)
-        ]
-
-    def list_streams(self, bucket: str, prefix: str, after: str, count: int) -> Listing | Refused:
-        """The next streams of a bucket by name, of those whose names begin with the prefix."""
-        found = self.buckets.get(bucket)
-        if found is None:
-            return bucket_not_found(bucket)
-        if after >= prefix:
-            names = found.names.irange(after, inclusive=(False, True))
-        else:
-            names = found.names.irange(prefix)
-        streams: list[Listed] = []
-        for name in names:
-            if not name.startswith(prefix):
-                break
-            if len(streams) == count:
-                return Listing(streams, has_more=True)
-            streams.append(_listed(found.streams[name]))
-        return Listing(streams, has_more=False)
-
-    def read_feed(
-        self, bucket: str, after: int | None, until: int | None, bytes_max: int
-    ) -> FeedPage | Refused:
-        """The rows of a bucket's journal after a position: see feed.py."""
-        found = self.buckets.get(bucket)
-        if found is None:
-            return bucket_not_found(bucket)
-        return read_feed(found, self.position, after, until, bytes_max)
-
-    def read_records(
-        self,
-        bucket: str,
-        name: str,
-        record: int | None,
-        tail_records: int | None,
-        records_max: int,
-        bytes_max: int,
-        incarnation: str | None = None,
-        offset: int | None = None,
-    ) -> RecordPage | Refused:
-        """Messages of a JSON stream by their ordinals: see records.py."""
-        stream = self._visible(bucket, name, incarnation)
-        if isinstance(stream, Refused):
-            return stream
-        return read_records(stream, record, tail_records, records_max, bytes_max, offset)
-
-    def read(
-        self, bucket: str, name: str, offset: int, bytes_max: int, whole: bool, incarnation: str | None = None
-    ) -> Page | Refused:
-        """About `bytes_max` bytes of a stream from an offset on (or BEGINNING, or TAIL).
-
-        JSON messages are never cut; with `whole`, others are not cut either.
-        """
-        stream = self._visible(bucket, name, incarnation)
-        if isinstance(stream, Refused):
-            return stream
-        tail = stream.tail
-        if offset < 0:
-            offset = tail if offset == TAIL else stream.earliest
-        elif offset < stream.earliest:
-            return trimmed_off(stream)
-        elif offset > tail:
-            return Refused(
-                "offset_beyond_tail", f"the stream ends at {tail}", stream.incarnation, tail, stream.closed
-            )
-        chunks: list[bytes] = []
-        next_offset = offset
-        if offset < tail:
-            is_json = stream.is_json
-            if is_json and not stream.is_boundary(offset):
-                return Refused(
-                    "invalid_offset", "the offset lies inside a JSON message", stream.incarnation, tail
-                )
-            next_offset = stream.read(offset, bytes_max, whole or is_json, chunks)
-        return Page(
-            stream.incarnation,
-            stream.content_type,
-            stream.media_type,
-            chunks,
-            offset,
-            next_offset,
-            tail,
-            stream.closed,
-        )
-
-    def _visible(self, bucket: str, name: str, incarnation: str | None) -> Stream | Refused:
-        found = self.buckets.get(bucket)
-        if found is None:
-            return bucket_not_found(bucket)
-        stream = found.streams.get(name)
-        if stream is None or stream.gone:
-            return stream_not_found(name, stream)
-        if incarnation is not None and incarnation != stream.incarnation:
-            return incarnation_mismatch(stream)
-        return stream
 
     # One function per command
 
@@ -359,7 +196,7 @@ class State:
 
     def _change(self, command: SetAttributes | PublishSnapshot | Trim, index: int) -> AnyOutcome:
         """Do one of the commands that change a stream beside its messages."""
-        stream = self._visible(command.bucket, command.stream, command.incarnation)
+        stream = self.visible(command.bucket, command.stream, command.incarnation)
         if isinstance(stream, Refused):
             return stream
         outcome = self._settled(stream, command)
@@ -410,7 +247,7 @@ class State:
             self.released.append(blob)
 
     def _delete(self, command: Delete, index: int) -> AnyOutcome:
-        stream = self._visible(command.bucket, command.stream, command.incarnation)
+        stream = self.visible(command.bucket, command.stream, command.incarnation)
         if isinstance(stream, Refused):
             return stream
         return self._end(command.bucket, stream, Kind.DELETE, index)
@@ -465,17 +302,6 @@ class State:
                 parent.fork_count -= 1
                 parent.trim(parent.earliest)
             ended = parent
-
-
-def _listed(stream: Stream) -> Listed:
-    return Listed(
-        stream.name,
-        stream.closed,
-        stream.content_type,
-        stream.tail,
-        stream.created_at,
-        stream.last_write_at,
-    )
 
 
 _APPLY: dict[type, Callable[[State, Any, int], AnyOutcome]] = {
