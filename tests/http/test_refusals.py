@@ -55,13 +55,13 @@ class World:
             paths += [f"{self.bucket}/{name}{part}" for part in PARTS]
         for path in paths:
             seen[path] = self._ask("GET", path)
-        seen["files"] = blob_files(self.server)
+        seen["files"] = blob_files(self.server, self.bucket)
         return seen
 
     def is_as(self, before: dict[str, Any]) -> bool:
         """Whether nothing is different; refused blobs may take a moment to go."""
         give_up_at = time.monotonic() + 3
-        while blob_files(self.server) != before["files"] and time.monotonic() < give_up_at:
+        while blob_files(self.server, self.bucket) != before["files"] and time.monotonic() < give_up_at:
             time.sleep(0.01)
         return self.seen() == before
 

@@ -389,6 +389,7 @@ def test_a_body_that_does_not_come_whole_leaves_nothing(
         raw.ask("PUT", f"{stream}/snapshot/8", length)
         part = b"x" * (3 * MEBIBYTE)
         raw.send(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+        assert wait_for(lambda: blob_files(lone) != before)
         if way == "half closed":
             raw.finish_sending()
         if way != "hung up":
