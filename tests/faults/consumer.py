@@ -16,6 +16,8 @@ from collections.abc import Iterator
 KINDS = ("catch-up", "long-poll", "sse")
 MARK = b"="
 MAX_BYTES = (1, 500, 20_000, 1_000_000)
+PAUSE_SECONDS = (0, 0, 0, 0.004)
+"""Slow enough to be killed with something read and not yet taken."""
 
 Stretch = tuple[bytes, str]
 
@@ -41,6 +43,7 @@ def restore(path: str) -> tuple[int, str]:
 
 def take(descriptor: int, lines: bytes, position: str) -> None:
     """Keep a stretch."""
+    time.sleep(random.choice(PAUSE_SECONDS))
     block = lines + MARK + position.encode() + b"\n"
     while block:
         block = block[os.write(descriptor, block) :]

@@ -16,12 +16,13 @@ class Consumer:
 
     def __init__(self, kind: str, file: Path) -> None:
         self.kind = kind
-        self.kills = 0
         self._file = file
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, server: Server, bucket: str) -> None:
-        """Go on from what is stored."""
+        """Go on from what is stored, unless it runs."""
+        if self._process is not None:
+            return
         arguments = [server.host, str(server.port), bucket, self.kind, str(self._file)]
         command = [sys.executable, "-I", "-S", consumer.__file__, *arguments]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
@@ -30,7 +31,6 @@ class Consumer:
         """SIGKILL, wherever it is."""
         if self._process is not None:
             self._process.kill()
-            self.kills += 1
         self.finish()
 
     def finish(self) -> None:
