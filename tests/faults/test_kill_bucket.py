@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from random import Random
 
+import pytest
 from tests.faults.attributes import Attributer
 from tests.faults.batches import Batcher
 from tests.faults.buckets import BucketRacer
@@ -79,7 +80,7 @@ class Everyone:
             consumer.start(server, BUCKET)
 
     def write(self, server: Server, seconds: float) -> None:
-        """All write for a while; some consumers are killed, miss something, and are killed as they catch up."""
+        """All write for a while; some consumers are killed, miss some, and are killed while they catch up."""
         killed = self._random.sample(self.consumers, 2)
         for writer in self.writers:
             writer.start(server)
@@ -214,6 +215,7 @@ def check_files(data_dir: Path, everyone: Everyone, rounds: int) -> None:
     assert len(stored - named) <= len(everyone.snapshotters) * rounds
 
 
+@pytest.mark.timeout(900)
 def test_a_bucket_and_all_who_follow_it_survive_that_the_server_is_killed(tmp_path: Path) -> None:
     random = seeded("bucket")
     everyone = Everyone(random, tmp_path)

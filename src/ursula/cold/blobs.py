@@ -14,6 +14,8 @@ from urllib.parse import quote
 from .ulid import is_ulid, new_ulid
 
 _NAME_CHARACTERS_MAX = 200
+_FOLDERS = 5
+"""From the folder of a blob to the one that the cold folder lies in: each has a name that must be synced."""
 
 
 class Blobs:
@@ -40,15 +42,16 @@ class Blobs:
         path = self.path(key)
         writer.sync()
         while True:
-            changed = _make_folders(path.parent)
             try:
+                path.parent.mkdir(parents=True, exist_ok=True)
                 os.rename(writer.path, path)
                 break
             except FileNotFoundError:
                 if not writer.path.exists():
                     raise
-                # The folder was removed just now, with the last blob in it.
-        for folder in changed:
+                # A folder was removed just now, with the last blob in it.
+        # A folder that was there already may have been made by someone who has not synced it, or was killed.
+        for folder in path.parents[:_FOLDERS]:
             _sync_folder(folder)
 
     def path(self, key: str) -> Path:
@@ -106,16 +109,6 @@ class BlobWriter:
         """Leave nothing behind."""
         self._file.close()
         self.path.unlink(missing_ok=True)
-
-
-def _make_folders(folder: Path) -> list[Path]:
-    """Make a folder and those above it; return the ones whose names must be synced, innermost first."""
-    changed = [folder]
-    while not folder.exists():
-        folder = folder.parent
-        changed.append(folder)
-    changed[0].mkdir(parents=True, exist_ok=True)
-    return changed
 
 
 def _sync_folder(folder: Path) -> None:
