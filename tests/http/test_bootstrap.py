@@ -301,6 +301,38 @@ def test_appends_go_on_while_large_ones_are_put_together(
     assert slowest < 1.0
 
 
+@pytest.fixture(scope="module")
+def tiny(near: httpx.Client) -> str:
+    """A stream of half a million numbers, in less than a mebibyte."""
+    stream = f"{make_bucket(near)}/tiny"
+    make(near, stream, JSON)
+    for _ in range(8):
+        post(near, stream, b"[" + b",".join([b"7"] * 65_536) + b"]", JSON)
+    return stream
+
+
+def test_many_small_messages_are_a_large_answer_too(lone: Server, near: httpx.Client, tiny: str) -> None:
+    """What lies between the parts is far more than what is in them."""
+    found = parts_of(bootstrap(near, tiny))
+    assert len(found) == 8 * 65_536 + 1
+    assert set(found[1:]) == {Part("application/json", b"7")}
+    before = most = lone.rss_bytes
+    connections = [Raw(lone).ask("GET", f"{tiny}/bootstrap") for _ in range(5)]
+    make(near, f"{tiny}-other")
+    slowest = 0.0
+    until = time.monotonic() + 1.5
+    while time.monotonic() < until:
+        began = time.monotonic()
+        post(near, f"{tiny}-other", b"x")
+        slowest = max(slowest, time.monotonic() - began)
+        most = max(most, lone.rss_bytes)
+    for raw in connections:
+        assert raw.begin()[0] == 200
+        raw.close()
+    assert most - before < 60 * MEBIBYTE
+    assert slowest < 1.0
+
+
 def test_a_folder_that_was_taken_away_is_made_again(lone: Server, near: httpx.Client, large: str) -> None:
     shutil.rmtree(lone.data_dir / "tmp")
     assert len(parts_of(bootstrap(near, large))) == 321

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from typing import Any
 
 import httpx
@@ -123,6 +124,28 @@ def test_lines_keep_their_text_but_for_line_ends(api: httpx.Client) -> None:
 def test_envelopes_number_the_records(api: httpx.Client, stream: str) -> None:
     answer = read(api, stream, tail_records=3, record_view="envelope", max_records=2)
     assert values(answer) == [{"record": 7, "value": 7}, {"record": 8, "value": 8}]
+
+
+def test_many_records_come_at_once_and_hold_nobody_up(server: Server, api: httpx.Client) -> None:
+    path = f"{make_bucket(api)}/s"
+    make(api, path, JSON)
+    for _ in range(6):
+        post(api, path, b"[" + b",".join([b"7"] * 65_536) + b"]", JSON)
+    count = 6 * 65_536
+    assert read(api, path, record=0).content == b"7\n" * count
+    lines = read(api, path, record=3, record_view="envelope").content.split(b"\n")
+    assert len(lines) == count - 3 + 1
+    assert (lines[0], lines[4096]) == (b'{"record":3,"value":7}', b'{"record":4099,"value":7}')
+    assert lines[-2:] == [b'{"record":%d,"value":7}' % (count - 1), b""]
+    connections = [Raw(server).ask("GET", f"{path}?record=0&record_view=envelope") for _ in range(6)]
+    slowest = 0.0
+    for _ in range(20):
+        began = time.monotonic()
+        assert api.head(path).status_code == 200
+        slowest = max(slowest, time.monotonic() - began)
+    for raw in connections:
+        raw.close()
+    assert slowest < 1.0
 
 
 def test_a_closed_stream_ends(api: httpx.Client, stream: str) -> None:

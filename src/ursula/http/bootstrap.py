@@ -24,6 +24,7 @@ from .tokens import format_offset
 
 IN_MEMORY_BYTES_MAX = READ_BYTES_DEFAULT
 COPY_BYTES = 256 * 1024
+COPY_MESSAGES = 4096
 OPENING_SECONDS = 60.0
 """By then Granian has opened the file that it was given; what is open stays readable without a name."""
 
@@ -79,20 +80,24 @@ class Bootstrap:
         if self._snapshot is not None:
             path = self._exchange.app.node.blobs.path(self._snapshot.blob)
             await asyncio.to_thread(check_blob, path, self._snapshot)
-        if snapshot_bytes + self._found.tail - self._start <= IN_MEMORY_BYTES_MAX:
-            await self._send_from_memory()
-        else:
+        size = snapshot_bytes + self._found.tail - self._start
+        if size > IN_MEMORY_BYTES_MAX or not await self._send_from_memory(snapshot_bytes):
             await self._send_from_file()
 
-    async def _send_from_memory(self) -> None:
+    async def _send_from_memory(self, size: int) -> bool:
+        """Answer, if it is small also with the lines between its parts: small messages have long ones."""
         parts = [self._head()]
         if self._snapshot is not None:
             path = self._exchange.app.node.blobs.path(self._snapshot.blob)
             parts.append(await asyncio.to_thread(_read_blob, path))
         for messages in self._stretches():
+            size += sum(map(len, messages))
+            if size > IN_MEMORY_BYTES_MAX:
+                return False
             parts.extend(messages)
         parts.append(self._end())
         self._exchange.send(200, self._headers(), b"".join(parts))
+        return True
 
     async def _send_from_file(self) -> None:
         scratch = self._exchange.app.node.scratch
@@ -128,7 +133,9 @@ class Bootstrap:
             page = self._group.read(target.bucket, target.stream, offset, bytes_max, True, found.incarnation)
             if isinstance(page, Refused):
                 raise Overtaken
-            yield [piece for message in page.chunks for piece in (head, message)]
+            for first in range(0, len(page.chunks), COPY_MESSAGES):
+                some = page.chunks[first : first + COPY_MESSAGES]
+                yield [piece for message in some for piece in (head, message)]
             offset = page.next_offset
 
     def _headers(self) -> HeaderList:

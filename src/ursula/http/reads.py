@@ -1,5 +1,6 @@
 """HEAD, and GET without waiting: what is there now."""
 
+import asyncio
 from collections.abc import Callable
 
 from ..engine.failures import Failure
@@ -17,6 +18,7 @@ Again = Callable[[], None]
 Answer = Callable[[Exchange, ReadQuery, Group, Page], None]
 
 NDJSON = "application/x-ndjson"
+RECORDS_AT_ONCE_MAX = 4096
 RECORD_EXTENSION = ("stream-extensions", "json-record-coordinates-v1")
 
 _WITHOUT_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
@@ -101,9 +103,8 @@ def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList
     is_up_to_date = page.next_offset == page.tail
     is_end = is_up_to_date and page.closed
     incarnation = exchange.incarnation(page.incarnation)
-    content_type, body = body_of(page, query)
     headers = [
-        ("content-type", content_type),
+        ("content-type", NDJSON if isinstance(page, RecordPage) else page.content_type),
         ("stream-next-offset", format_offset(page.next_offset)),
         ("stream-incarnation", incarnation),
         *more,
@@ -118,22 +119,36 @@ def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList
         headers.append(RECORD_EXTENSION)
         headers.append(("stream-record-first", str(page.first_record)))
         headers.append(("stream-record-next", str(page.record + len(page.chunks))))
-    elif query.offset != TAIL:
+        _send_records(exchange, headers, page, query.records is not None and query.records.as_envelopes)
+        return
+    if query.offset != TAIL:
         tag = format_tag(incarnation, page.offset, page.next_offset, is_end)
         headers.append(("etag", tag))
         known = exchange.headers.get("if-none-match")
         if known is not None and tag_matches(known, tag):
             exchange.empty(304, headers)
             return
-    exchange.send(200, headers, body)
+    exchange.send(200, headers, bytes_of(page))
 
 
-def body_of(page: Page, query: ReadQuery) -> tuple[str, bytes]:
-    """The content type and the bytes of a page: JSON messages as one array, or if asked for as lines."""
-    if isinstance(page, RecordPage):
-        envelopes = query.records is not None and query.records.as_envelopes
-        return NDJSON, b"".join(line + b"\n" for line in record_lines(page, envelopes))
-    return page.content_type, bytes_of(page)
+def _send_records(exchange: Exchange, headers: HeaderList, page: RecordPage, as_envelopes: bool) -> None:
+    """Answer with lines; many are put together in a thread, so that nobody else waits for them."""
+
+    def body() -> bytes:
+        step, record = RECORDS_AT_ONCE_MAX, page.record
+        some = (
+            record_lines(page.chunks[first : first + step], record + first, as_envelopes)
+            for first in range(0, len(page.chunks), step)
+        )
+        return b"".join(b"\n".join([*lines, b""]) for lines in some)
+
+    async def send() -> None:
+        exchange.send(200, headers, await asyncio.to_thread(body))
+
+    if len(page.chunks) <= RECORDS_AT_ONCE_MAX:
+        exchange.send(200, headers, body())
+    else:
+        exchange.app.spawn(exchange, send())
 
 
 def bytes_of(page: Page) -> bytes:
@@ -144,12 +159,12 @@ def bytes_of(page: Page) -> bytes:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def record_lines(page: RecordPage, as_envelopes: bool) -> list[bytes]:
+def record_lines(messages: list[bytes], first: int, as_envelopes: bool) -> list[bytes]:
     """One line for each message; line ends inside of one can only be space between its tokens."""
-    lines = [chunk.translate(_WITHOUT_LINE_ENDS) for chunk in page.chunks]
+    lines = [message.translate(_WITHOUT_LINE_ENDS) for message in messages]
     if not as_envelopes:
         return lines
-    return [b'{"record":%d,"value":%b}' % (page.record + count, line) for count, line in enumerate(lines)]
+    return [b'{"record":%d,"value":%b}' % (record, line) for record, line in enumerate(lines, first)]
 
 
 def settle(exchange: Exchange, group: Group, again: Handler) -> bool:

@@ -271,7 +271,7 @@ def encode_page(page: Page, cursor: str, as_envelopes: bool = False) -> Event | 
     if page.chunks:
         data = bytes_of(page)
         if isinstance(page, RecordPage):
-            lines = record_lines(page, as_envelopes)
+            lines = record_lines(page.chunks, page.record, as_envelopes)
         elif page.media_type == JSON:
             lines = _LINE_END.split(data)
         elif is_text(page.media_type):
