@@ -207,6 +207,12 @@ def test_a_range_of_another_version_gives_everything(api: httpx.Client, ranged: 
         assert (whole.status_code, whole.content) == (200, BODY)
 
 
+def test_a_head_has_no_ranges(api: httpx.Client, ranged: str) -> None:
+    answer = api.head(ranged, headers={"range": "bytes=10-19"})
+    assert (answer.status_code, answer.headers["content-length"]) == (200, "200")
+    assert api.head(ranged, headers={"range": "bytes=200-"}).status_code == 200
+
+
 def test_who_has_it_is_told_so(api: httpx.Client, ranged: str) -> None:
     tag = api.get(ranged).headers["etag"]
     assert tag == f'"{digest(BODY)}"'

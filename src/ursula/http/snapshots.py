@@ -142,13 +142,14 @@ async def _send(exchange: Exchange, found: Description, snapshot: Snapshot) -> N
         exchange.empty(304, headers)
         return
     stretch = None
-    if exchange.headers.get("if-range", tag) == tag:  # who resumes what it got before resumes just that
+    is_head = exchange.scope.method == "HEAD"
+    if not is_head and exchange.headers.get("if-range", tag) == tag:  # who resumes, resumes just that
         stretch = _range(exchange.headers.get("range"), snapshot.size)
     status, (start, end) = 200, stretch or (0, snapshot.size)
     if stretch is not None:
         status = 206
         headers.append(("content-range", f"bytes {start}-{end - 1}/{snapshot.size}"))
-    if exchange.scope.method == "HEAD" or start == end:
+    if is_head or start == end:
         exchange.empty(status, [*headers, ("content-length", str(end - start))])
     else:
         exchange.file(status, headers, str(path), start, end)
