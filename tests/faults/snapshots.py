@@ -78,6 +78,7 @@ class Snapshotter(Appender):
         assert found == _as_headers(self._shown), (self.name, found, self._shown, change)
         self._unanswered_change = None
         self._check_bytes(client)
+        self._check_bootstrap(client, feed)
         self._check_earliest(client, feed)
         told = [row["event"] for row in feed.events(self.path, "snapshot")]
         sent = [Snapshot(e["offset"], e["digest"], e["size"], e["content_type"]) for e in told]
@@ -97,6 +98,19 @@ class Snapshotter(Appender):
         assert _digest(answer.body) == snapshot.digest, (self.name, len(answer.body), snapshot)
         assert answer.headers["stream-snapshot-digest"] == snapshot.digest
         assert answer.headers["content-type"] == snapshot.content_type
+
+    def _check_bootstrap(self, client: Client, feed: Feed) -> None:
+        """The snapshot and all that came after it, in one answer."""
+        answer = client.ask("GET", f"{self.path}/bootstrap")
+        assert answer.status == 200, (self.name, answer.status, answer.body[:300])
+        boundary = answer.headers["content-type"].partition("boundary=")[2].encode()
+        begin, *parts, end = (b"\r\n" + answer.body).split(b"\r\n--" + boundary)
+        assert (begin, end) == (b"", b"--\r\n")
+        first, *messages = [part.partition(b"\r\n\r\n")[2] for part in parts]
+        snapshot, earliest = self._shown
+        assert _digest(first) == (snapshot.digest if snapshot else _digest(b"")), self.name
+        since = snapshot.offset if snapshot else earliest
+        assert b"".join(messages) == feed.content(self.path, since), (self.name, "bootstrap and feed differ")
 
     def _check_earliest(self, client: Client, feed: Feed) -> None:
         earliest = self._shown.earliest

@@ -212,7 +212,7 @@ def check_files(data_dir: Path, everyone: Everyone, rounds: int) -> None:
         named.update(told)
         visible.update(told[-1:])
     assert visible <= stored
-    assert len(stored - named) <= len(everyone.snapshotters) * rounds
+    assert len(stored - named) <= 2 * len(everyone.snapshotters) * rounds
 
 
 @pytest.mark.timeout(900)
