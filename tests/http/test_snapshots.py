@@ -100,7 +100,9 @@ def test_short_offsets_name_the_same_snapshot(api: httpx.Client, stream: str) ->
 
 
 def test_the_newest_is_found_by_a_redirect(server: Server, api: httpx.Client, stream: str) -> None:
-    refused(api.get(f"{stream}/snapshot"), 404, "snapshot_not_found")
+    missing = api.get(f"{stream}/snapshot")
+    refused(missing, 404, "snapshot_not_found")
+    assert missing.headers["stream-incarnation"] == api.head(stream).headers["stream-incarnation"]
     publish(api, stream, 12, b"state")
     for method in ("GET", "HEAD"):
         answer = api.request(method, f"{stream}/snapshot")

@@ -112,8 +112,9 @@ def get_snapshot(exchange: Exchange) -> None:
     if found is None:
         return
     snapshot = found.snapshot
+    named = [("stream-incarnation", exchange.incarnation(found.incarnation))]
     if snapshot is None:
-        raise Problem("snapshot_not_found", "the stream has no snapshot")
+        raise Problem("snapshot_not_found", "the stream has no snapshot", named)
     if wanted is None:
         bucket, stream, *_ = exchange.target
         location = exchange.app.location(
@@ -121,7 +122,7 @@ def get_snapshot(exchange: Exchange) -> None:
         )
         exchange.empty(307, [*_headers(exchange, found, snapshot), ("location", location)])
     elif wanted != snapshot.offset:
-        raise Problem("snapshot_not_found", f"the snapshot is at {format_offset(snapshot.offset)}")
+        raise Problem("snapshot_not_found", f"the snapshot is at {format_offset(snapshot.offset)}", named)
     else:
         exchange.app.spawn(exchange, _send(exchange, found, snapshot))
 
