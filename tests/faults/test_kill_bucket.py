@@ -219,7 +219,7 @@ def check_files(data_dir: Path, everyone: Everyone, rounds: int) -> None:
 def test_a_bucket_and_all_who_follow_it_survive_that_the_server_is_killed(tmp_path: Path) -> None:
     random = seeded("bucket")
     everyone = Everyone(random, tmp_path)
-    data_dir = tmp_path / "data"
+    data_dir, uploads = tmp_path / "data", 0
     with Server(data_dir, settings=SMALL_SEGMENTS) as server:
         everyone.make_streams(server)
         for number in range(ROUNDS):
@@ -230,6 +230,7 @@ def test_a_bucket_and_all_who_follow_it_survive_that_the_server_is_killed(tmp_pa
             check_files(data_dir, everyone, number)
             everyone.write(server, random.uniform(0.05, 0.8))
             server.kill()
+            uploads += len(list((data_dir / "cold" / "tmp").glob("*")))
             everyone.rest()
             if number % 3 == 1:
                 # And once more at any moment of the start.
@@ -251,5 +252,7 @@ def test_a_bucket_and_all_who_follow_it_survive_that_the_server_is_killed(tmp_pa
         everyone.check_buckets(server)
         assert server.complaints() == []
         assert server.stop() == 0
+    print(f"{uploads} uploads were cut off by {ROUNDS} kills")
+    assert uploads > 0, "no kill fell into an upload"
     assert all(writer.acknowledged or writer.number for writer in everyone.writers)
     assert all(len(snapshotter.snapshots) > ROUNDS / 2 for snapshotter in everyone.snapshotters)
