@@ -379,3 +379,27 @@ def test_what_is_trimmed_while_it_is_put_together_is_left_out(lone: Server, near
         assert int(answer.headers["stream-next-offset"]) == (first + len(rest)) * size
     writer.join()
     assert int(near.head(stream).headers["stream-next-offset"]) == size * messages
+
+
+def test_a_stream_that_is_made_anew_meanwhile_is_missing_or_answered_as_one_of_them(
+    lone: Server, near: httpx.Client
+) -> None:
+    """Nobody asked for an incarnation, so none is missed."""
+    stream = f"{make_bucket(near)}/s"
+    old = frames(*[b"old" * 30_000 for _ in range(250)])
+    for turn in range(3):
+        make(near, stream)
+        assert near.post(f"{stream}/append-batch", headers=BINARY, content=old).status_code == 200
+        readers = [Raw(lone).ask("GET", f"{stream}/bootstrap") for _ in range(4)]
+        time.sleep(0.05 * turn)
+        with Raw(lone) as raw:
+            assert raw.ask("DELETE", stream).answer().status == 204
+            assert raw.ask("PUT", stream, "Content-Type: text/plain", body=b"new").answer().status == 201
+        for reader in readers:
+            answer = reader.answer()
+            reader.close()
+            assert answer.status in (200, 404), answer.body
+            if answer.status == 200:
+                assert answer.headers["stream-next-offset"] in (offset(3), offset(22_500_000))
+                assert (b"old" in answer.body) is not (b"new" in answer.body)
+        near.delete(stream)

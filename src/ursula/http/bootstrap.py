@@ -56,7 +56,7 @@ async def _answer(exchange: Exchange, group: Group, found: Description) -> None:
             return
         except Overtaken:
             target = exchange.target
-            now = group.describe(target.bucket, target.stream, found.incarnation)
+            now = group.describe(target.bucket, target.stream, exchange.wanted_incarnation())
             if isinstance(now, Refused):
                 exchange.refused(now)
                 return
