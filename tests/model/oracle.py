@@ -552,7 +552,7 @@ def refuse_publish(stream: OracleStream, command: PublishSnapshot) -> Refused | 
     """Why a snapshot cannot be published."""
     visible = stream.snapshot
     if visible is not None and command.offset == visible.offset:
-        same = (command.digest, command.content_type) == (visible.digest, visible.content_type)
+        same = command.digest == visible.digest
         return None if same else Refused("snapshot_conflict", "")
     if command.offset < stream.earliest:
         return Refused("offset_trimmed", "", earliest=stream.earliest)

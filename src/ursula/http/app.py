@@ -113,6 +113,8 @@ class App:
     def failed(self, exchange: Exchange, error: Exception) -> None:
         """Answer a request that has a problem, or was one for us."""
         if isinstance(error, Problem):
+            if error.code == "object_damaged":  # who can mend it reads the log
+                logger.error("%s %s: %s", exchange.scope.method, exchange.scope.path, error.message)
             exchange.refuse(error)
         else:
             logger.error("%s %s failed", exchange.scope.method, exchange.scope.path, exc_info=error)

@@ -14,7 +14,7 @@ from .errors import Problem
 from .exchange import Exchange
 from .feed_lines import FeedLines
 from .live import Waiting
-from .query import Live, ReadQuery, parse_read_query
+from .query import Live, ReadQuery, parse_query, parse_read_query
 from .reads import NDJSON, settle_group
 from .rsgi import HeaderList
 from .sse import Event, encode_control, encode_data, subscribe
@@ -43,25 +43,32 @@ def get_feed(exchange: Exchange) -> None:
         raise Problem("invalid_offset", "a live read needs an offset")
     if query.records is not None:
         raise Problem("invalid_parameter", "a feed is read by position, not by record")
-    if query.until is not None and query.live is not Live.NO:
-        raise Problem("invalid_parameter", "until is for reads that do not wait")
-    if query.until is not None and query.offset == TAIL:
-        raise Problem("invalid_parameter", "until is for reads from a position on")
-    if query.until is not None and query.offset > query.until:
+    until = parse_query(exchange.scope.query_string).get("until")
+    _read(exchange, query, None if until is None else _until(until, query))
+
+
+def _until(text: str, query: ReadQuery) -> int:
+    """The last position that is asked for."""
+    until, offset = parse_offset(text), query.offset or 0
+    if until < 0:
+        raise Problem("invalid_parameter", "until must be a position")
+    if query.live is not Live.NO or offset == TAIL:
+        raise Problem("invalid_parameter", "until is for reads from a position on that do not wait")
+    if offset > until:
         raise Problem("invalid_parameter", "until lies before the offset")
-    _read(exchange, query)
+    return until
 
 
-def _read(exchange: Exchange, query: ReadQuery) -> None:
+def _read(exchange: Exchange, query: ReadQuery, until: int | None) -> None:
     bucket = exchange.target.bucket
     group = exchange.app.node.group_of(bucket)
-    if not settle_group(exchange, group, lambda exchange: _read(exchange, query)):
+    if not settle_group(exchange, group, lambda exchange: _read(exchange, query, until)):
         return
     wanted = exchange.headers.get("stream-incarnation")
     if wanted is not None and wanted != exchange.app.node.feed_incarnation:
         message = "the feed is of another cluster, or of before a restore"
         raise Problem("incarnation_mismatch", message, [_incarnation(exchange)])
-    page = _find(group, bucket, query)
+    page = _find(group, bucket, query, until)
     if isinstance(page, Refused):
         exchange.refused(page)
         return
@@ -76,12 +83,12 @@ def _read(exchange: Exchange, query: ReadQuery) -> None:
         _send(exchange, query, page)
 
 
-def _find(group: Group, bucket: str, query: ReadQuery) -> FeedPage | Refused:
+def _find(group: Group, bucket: str, query: ReadQuery, until: int | None = None) -> FeedPage | Refused:
     after = query.offset
     if after == TAIL:
         page = group.read_feed(bucket, None, None, 0)
         return page if isinstance(page, Refused) else FeedPage([], page.tail, page.tail)
-    return group.read_feed(bucket, None if after == BEGINNING else after, query.until, query.bytes_max)
+    return group.read_feed(bucket, None if after == BEGINNING else after, until, query.bytes_max)
 
 
 def _follow(exchange: Exchange, group: Group, query: ReadQuery, page: FeedPage) -> None:

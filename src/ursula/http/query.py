@@ -39,7 +39,6 @@ class ReadQuery(NamedTuple):
     cursor: str | None
     wait_seconds: float | None
     records: RecordQuery | None = None
-    until: int | None = None
 
 
 def parse_read_query(query: str) -> ReadQuery:
@@ -76,7 +75,7 @@ def parse_count(given: dict[str, str], name: str, default: int, least: int, most
 
 def _parse(query: str) -> ReadQuery:
     given = parse_query(query)
-    offset, until = given.get("offset"), given.get("until")
+    offset = given.get("offset")
     records = _records(given)
     if records is not None and offset is not None:
         raise Problem("invalid_parameter", "a read is by offset or by record, not both")
@@ -87,15 +86,7 @@ def _parse(query: str) -> ReadQuery:
         given.get("cursor", given.get("stream-cursor")),
         _wait_seconds(given),
         records,
-        None if until is None else _position(until),
     )
-
-
-def _position(text: str) -> int:
-    position = parse_offset(text)
-    if position < 0:
-        raise Problem("invalid_parameter", "until must be a position")
-    return position
 
 
 def _records(given: dict[str, str]) -> RecordQuery | None:

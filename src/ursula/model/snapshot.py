@@ -10,7 +10,7 @@ def decide_publish(stream: Stream, command: PublishSnapshot) -> SnapshotPublishe
     """What a publication comes to; None if the snapshot is to become the visible one, or to be trimmed to."""
     offset, visible = command.offset, stream.snapshot
     if visible is not None and offset == visible.offset:
-        if (command.digest, command.content_type) != (visible.digest, visible.content_type):
+        if command.digest != visible.digest:
             return refused("snapshot_conflict", "there is another snapshot at this offset", stream)
         if command.trim and offset > stream.earliest:
             return None
