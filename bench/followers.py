@@ -32,6 +32,8 @@ class Follower(Protocol):
 
     offset: str
 
+    def __init__(self, server: Server, path: str, offset: str) -> None: ...
+
     def run(self) -> None:
         """Follow until told to stop."""
         ...
@@ -144,13 +146,10 @@ class EventFollower:
 class Following:
     """Several followers from one place on, and what there was to get."""
 
-    def __init__(self, server: Server, path: str) -> None:
+    def __init__(self, server: Server, path: str, kinds: tuple[type[Follower], ...]) -> None:
         self._server, self._path = server, path
         self._start = _tail(server, path)
-        self.followers: tuple[Follower, ...] = (
-            EventFollower(server, path, self._start),
-            PollFollower(server, path, self._start),
-        )
+        self.followers = tuple(kind(server, path, self._start) for kind in kinds)
         self._failure: BaseException | None = None
         self._threads = [
             threading.Thread(target=self._run, args=(follower,), daemon=True) for follower in self.followers
@@ -199,9 +198,9 @@ class Following:
 
 
 @contextmanager
-def following(server: Server, path: str) -> Iterator[Following]:
-    """One subscriber and one long-poll until the block ends."""
-    made = Following(server, path)
+def following(server: Server, path: str, *kinds: type[Follower]) -> Iterator[Following]:
+    """One follower of each kind until the block ends."""
+    made = Following(server, path, kinds)
     made.start()
     try:
         yield made

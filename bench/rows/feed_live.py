@@ -1,7 +1,7 @@
 """What it costs appends that a bucket's feed is followed while they are made."""
 
 from ..client import create_streams, get
-from ..followers import following
+from ..followers import EventFollower, Follower, PollFollower, following
 from ..load import append_load
 from ..results import Figure, Row
 from ..rounds import WARM_UP_SECONDS, Plan
@@ -19,13 +19,15 @@ def measure(plan: Plan) -> list[Row]:
         f"durable append, {MESSAGE_BYTES} B, {STREAMS} streams of a bucket whose feed is followed, "
         f"{CONNECTIONS} connections",
     )
-    row.note("one SSE and one long-poll follower, in the process that measures, on the same machine")
+    row.note("one follows by SSE, two by SSE and long-poll, in the process that measures, on this machine")
     row.note("a follower's rows are compared, byte for byte, with a catch-up read after the load")
     alone = row.figure("appends/s, nobody follows")
-    followed = row.figure("appends/s, two follow")
+    by_one = row.figure("appends/s, one follows")
+    by_two = row.figure("appends/s, two follow")
     cpu_alone = row.figure("server CPU per append, nobody follows", "µs")
-    cpu_followed = row.figure("server CPU per append, two follow", "µs")
-    behind = row.figure("until both have everything after the load", "ms")
+    cpu_by_one = row.figure("server CPU per append, one follows", "µs")
+    cpu_by_two = row.figure("server CPU per append, two follow", "µs")
+    behind = row.figure("until all have everything after the load", "ms")
     wrong = row.figure("rows missed, repeated or out of order", drawn=False)
     failed = row.figure("failed requests", drawn=False)
 
@@ -42,17 +44,23 @@ def measure(plan: Plan) -> list[Row]:
         with started(kind) as server:
             create_streams(server, STREAMS)
             load(server, alone, cpu_alone)
+        follow(kind, by_one, cpu_by_one, EventFollower)
+        follow(kind, by_two, cpu_by_two, EventFollower, PollFollower)
+
+    def follow(kind: Kind, speed: Figure, cpu: Figure, *kinds: type[Follower]) -> None:
         with started(kind) as server:
             create_streams(server, STREAMS)
-            with following(server, f"/{kind.bucket}") as readers:
-                load(server, followed, cpu_followed)
+            with following(server, f"/{kind.bucket}", *kinds) as readers:
+                load(server, speed, cpu)
                 behind.add(kind.name, readers.await_all() * 1e3)
                 readers.await_rest()
             wrong.add(kind.name, readers.wrong_rows(_stored(server)))
 
     plan.interleave(row, (OURS_BUCKETED,), once)
-    row.growth_at_least(followed, 0.8, alone, "nobody follows")
-    row.report_growth(cpu_followed, cpu_alone, "against nobody follows")
+    row.growth_at_least(by_one, 0.8, alone, "nobody follows")
+    row.growth_at_least(by_two, 0.8, alone, "nobody follows")
+    row.report_growth(cpu_by_one, cpu_alone, "against nobody follows")
+    row.report_growth(cpu_by_two, cpu_alone, "against nobody follows")
     row.never(wrong)
     row.never(failed)
     return [row]

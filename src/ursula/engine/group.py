@@ -40,6 +40,8 @@ from .watchers import Watchers
 BATCH_COMMANDS_MAX = 1024
 BATCH_BYTES_MAX = 1024 * 1024
 SLICE_SECONDS = 0.005
+FEED_PAUSE_SECONDS = 0.005
+"""Who follows a bucket is woken no more often than this: all its streams together may be busy."""
 
 Done = Callable[[AnyOutcome | Failure], None]
 
@@ -92,6 +94,8 @@ class Group:
         self._gathering: asyncio.Future[None] | None = None
         self._in_flight: deque[Batch] = deque()
         self._touched: dict[str, None] = {}
+        self._touched_buckets: dict[str, None] = {}
+        self._feed_timer: asyncio.TimerHandle | None = None
         self._proposed = 0
         self._finished = 0
         self._late = 0
@@ -313,17 +317,32 @@ class Group:
             touched, self._touched = self._touched, {}
             for watched in touched:
                 self.watchers.wake(watched)
+        if self._touched_buckets and self._feed_timer is None:
+            self._wake_feeds()
         if state.released:
             released, state.released = state.released, []
             if self._on_released is not None:
                 self._on_released(released)
+
+    def _wake_feeds(self) -> None:
+        """Wake who follows a bucket: at once after a pause; what comes soon after that, together."""
+        touched, self._touched_buckets = self._touched_buckets, {}
+        for bucket in touched:
+            self.watchers.wake(bucket_key(bucket))
+        loop = asyncio.get_running_loop()
+        self._feed_timer = loop.call_later(FEED_PAUSE_SECONDS, self._end_feed_pause)
+
+    def _end_feed_pause(self) -> None:
+        self._feed_timer = None
+        if self._touched_buckets:
+            self._wake_feeds()
 
     def _note(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
         """Take note of what the engine must know: streams with a deadline, ended ones, watched ones."""
         watched = bool(self.watchers)
         for command, outcome in zip(commands, outcomes, strict=True):
             if watched:
-                self._touched[bucket_key(command.bucket)] = None
+                self._touched_buckets[command.bucket] = None
             if type(outcome) is Appended:
                 if watched:
                     self._touched[outcome.incarnation] = None
