@@ -171,7 +171,8 @@ class Snapshotter(Appender):
         if snapshot is not None:
             other, body = self._new_snapshot(snapshot.offset)
             answer = self._put(client, other, [body], "?trim=false")
-            assert answer.status == (204 if other == snapshot else 409), (self.name, answer)
+            same = other.digest == snapshot.digest  # whatever it is said to be
+            assert answer.status == (204 if same else 409), (self.name, answer)
 
     def _put(
         self, client: Client, snapshot: Snapshot, pieces: Iterator[bytes] | list[bytes], query: str
