@@ -32,7 +32,10 @@ def namespace(tmp_path: Path, mounts: str) -> Namespace:
         return Namespace(folder, mounts)
     except Forbidden as error:
         note(f"no mounts of our own ({error}): snapshots on a full and a read-only disk were not tried")
-        pytest.skip("no mounts of our own")
+        pytest.skip(
+            f"this machine lets nobody mount anything ({error}); what a snapshot that cannot be stored is "
+            "answered is seen without mounts in tests/http/test_snapshots.py"
+        )
 
 
 class Stream:

@@ -52,7 +52,7 @@ class Blobs:
                 # A folder was removed just now, with the last blob in it.
         # A folder that was there already may have been made by someone who has not synced it, or was killed.
         for folder in path.parents[:_FOLDERS]:
-            _sync_folder(folder)
+            sync_folder(folder)
 
     def path(self, key: str) -> Path:
         """The file of a blob."""
@@ -111,7 +111,8 @@ class BlobWriter:
         self.path.unlink(missing_ok=True)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from ..cold.blobs import sync_folder
+
 FORMAT = 1
 
 
@@ -97,17 +99,9 @@ class DataFolder:
     def _make_durable(self) -> None:
         """Sync the folder and those above it: all may be new, made here or by a start that died half way."""
         try:
-            _sync_folder(self.path)
+            sync_folder(self.path)
             for parent in self.path.absolute().parents:
                 with suppress(PermissionError):  # one we may not read was made by someone else
-                    _sync_folder(parent)
+                    sync_folder(parent)
         except OSError as error:
             raise FolderRefused(f"cannot sync the data folder {self.path}: {error.strerror}") from None
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,11 +11,12 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from ..cold.blobs import Blobs
 from ..cold.ulid import milliseconds_of
@@ -142,9 +143,16 @@ class Node:
                 await asyncio.to_thread(_tidy, self.blobs.remove, key)
 
         if self.recovered:  # those of a replay may be shown again further on
-            task = asyncio.get_running_loop().create_task(remove())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._spawn(remove())
+
+    def forget_blob(self, key: str) -> None:
+        """Remove a blob that was stored for nothing: it did not come to be shown."""
+        self._spawn(asyncio.to_thread(_tidy, self.blobs.remove, key))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _remove_unnamed_blobs(self, named: set[str]) -> None:
         """Remove what was stored and never committed, or released by a process that was killed."""

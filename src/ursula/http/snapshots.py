@@ -55,7 +55,7 @@ async def _publish(exchange: Exchange, incarnation: str, offset: int, trim: bool
     def on_outcome(outcome: AnyAnswer) -> None:
         is_named = isinstance(outcome, SnapshotPublished) and not outcome.duplicate
         if not is_named and not isinstance(outcome, OutcomeUnknown):
-            asyncio.get_running_loop().run_in_executor(None, blobs.remove, key)
+            app.node.forget_blob(key)
         if isinstance(outcome, SnapshotPublished):
             headers = exchange.state_headers(outcome.incarnation, outcome.tail, outcome.tail, outcome.closed)
             headers.append(("stream-snapshot-offset", format_offset(outcome.offset)))
