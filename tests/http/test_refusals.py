@@ -43,7 +43,8 @@ class World:
 
     def glance(self) -> list[Any]:
         """What tells cheaply whether anything changed: every change moves the feed, or is a bucket."""
-        buckets = self.api.get("/cluster/buckets").content
+        # By name: streams of other tests may expire meanwhile.
+        buckets = [found["bucket_id"] for found in self.api.get("/cluster/buckets").json()["buckets"]]
         return [position_of(self.api, self.bucket), buckets, self.api.get(f"{self.bucket}/streams").content]
 
     def seen(self) -> dict[str, Any]:
@@ -63,7 +64,9 @@ class World:
         give_up_at = time.monotonic() + 3
         while blob_files(self.server, self.bucket) != before["files"] and time.monotonic() < give_up_at:
             time.sleep(0.01)
-        return self.seen() == before
+        seen = self.seen()
+        assert {name: value for name, value in seen.items() if value != before.get(name)} == {}
+        return seen == before
 
     def _ask(self, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
         answer = self.api.request(method, path, follow_redirects=False)
