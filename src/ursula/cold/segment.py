@@ -1,0 +1,352 @@
+"""A segment: rows of many streams as a Parquet file from which one stretch of one stream is read cheaply.
+
+Rows are sorted by (bucket, stream, incarnation, offset, position, index), ties as they came; nulls come
+first and count as "" or -1. Row groups hold 1 MiB of payload and events or 65,536 rows, whatever is less,
+but at least one row. Their column chunks lie one behind the other, so one range of bytes is one row group.
+
+The footer's key-value metadata has, beside the version `ursula.format` and the decimal numbers
+`ursula.group`, `ursula.first` and `ursula.last` (the positions after the first and up to the last), a JSON
+list `ursula.index` with a list for every row group:
+
+    [first key, last key, key of the first append or null, record of the first append or -1,
+     record of the last append or -1, start, end, checksum, number of rows]
+
+A key is [bucket, stream, incarnation, offset], start and end are byte positions in the file, and the
+checksum is the CRC-32 of the bytes between them: Parquet's own leave out the page headers.
+
+For the server and for Spark executors: the standard library and pyarrow only. Blocking, nearly all of it
+without the GIL: for threads.
+"""
+
+import hashlib
+import json
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from .schema import SEGMENT_SCHEMA
+
+FORMAT = 1
+ROW_GROUP_BYTES = 1 << 20
+ROW_GROUP_ROWS = 65_536
+ZSTD_LEVEL = 3
+
+_MAGIC = b"PAR1"
+_TRAILER_BYTES = 8
+_NAMES = ("bucket", "stream", "incarnation")
+_SORT_COLUMNS = (*_NAMES, "offset", "position", "index")
+_DICTIONARY_COLUMNS = ["bucket", "stream", "incarnation", "kind", "content_type", "producer_id"]
+_DELTA_COLUMNS = (
+    "group",
+    "offset",
+    "next_offset",
+    "record",
+    "position",
+    "index",
+    "appended_at",
+    "producer_epoch",
+    "producer_seq",
+)
+_BUFFER_BYTES = 4 << 20
+
+Key = tuple[str, str, str, int]
+"""Bucket, stream, incarnation, offset."""
+
+
+class EncodedSegment(NamedTuple):
+    """The bytes of a segment, and what those who name it should know of it."""
+
+    data: pa.Buffer
+    row_count: int
+    payload_bytes: int
+    footer_bytes: int
+    footer_crc: int
+    digest: str
+
+
+class Span(NamedTuple):
+    """A row group: which rows, and which bytes of the file."""
+
+    number: int
+    first: Key
+    last: Key
+    first_append: Key | None
+    first_record: int
+    last_record: int
+    start: int
+    end: int
+    checksum: int
+    row_count: int
+
+
+def encode_segment(
+    table: pa.Table,
+    group: int,
+    first: int,
+    last: int,
+    *,
+    row_group_bytes: int = ROW_GROUP_BYTES,
+    row_group_rows: int = ROW_GROUP_ROWS,
+) -> EncodedSegment:
+    """The segment of the positions (first, last] of a group, from rows in the order of the log."""
+    table = _sorted(table.select(SEGMENT_SCHEMA.names).cast(SEGMENT_SCHEMA))
+    sink = _Sink()
+    stream = pa.BufferedOutputStream(pa.PythonFile(sink, mode="w"), _BUFFER_BYTES)
+    with pq.ParquetWriter(
+        stream,
+        SEGMENT_SCHEMA,
+        compression="zstd",
+        compression_level=ZSTD_LEVEL,
+        use_dictionary=_DICTIONARY_COLUMNS,
+        column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+        write_statistics=[name for name in SEGMENT_SCHEMA.names if name != "payload"],
+        write_page_checksum=True,
+        store_schema=False,
+    ) as writer:
+        stream.flush()
+        appends = _numbers(pc.indices_nonzero(pc.equal(table["kind"], "append")))
+        index = []
+        for begin, end in _row_groups(table, row_group_bytes, row_group_rows):
+            start, _ = sink.mark()
+            writer.write_table(table.slice(begin, end - begin), row_group_size=end - begin)
+            stream.flush()
+            index.append([*_bounds(table, begin, end, appends), start, *sink.mark(), end - begin])
+        facts = {"format": FORMAT, "group": group, "first": first, "last": last}
+        metadata = {f"ursula.{name}": str(number) for name, number in facts.items()}
+        metadata["ursula.index"] = json.dumps(index, separators=(",", ":"), ensure_ascii=False)
+        writer.add_key_value_metadata(metadata)
+    stream.flush()
+    data = sink.output.getvalue()
+    footer = data.slice(data.size - _footer_size(memoryview(data)))
+    return EncodedSegment(
+        data,
+        table.num_rows,
+        pc.sum(pc.binary_length(table["payload"])).as_py() or 0,
+        footer.size,
+        zlib.crc32(footer),
+        f"sha256:{sink.hash.hexdigest()}",
+    )
+
+
+class Footer:
+    """What a segment says of itself: enough to fetch just the row group that answers a read."""
+
+    def __init__(self, key: str, metadata: Any, spans: list[Span]) -> None:
+        self.key = key
+        self.metadata = metadata
+        self.spans = spans
+        self.memory_bytes = 8 * metadata.serialized_size + 1024 * len(spans)
+        self._appending = [span for span in spans if span.first_append is not None]
+
+    @classmethod
+    def parse(cls, key: str, tail: bytes, crc: int | None) -> "Footer":
+        """The footer at the end of these bytes; ValueError if it is damaged or not one of ours."""
+        try:
+            size = _footer_size(tail)
+            footer = memoryview(tail)[len(tail) - size :]
+            if crc is not None and zlib.crc32(footer) != crc:
+                raise ValueError("the footer's checksum does not match")
+            metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer))
+            return cls(key, metadata, _spans(metadata))
+        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
+            raise ValueError(f"{key}: {error}") from error
+
+    @property
+    def positions(self) -> tuple[int, int]:
+        """The rows are those after the first and up to the last of these."""
+        texts = self.metadata.metadata
+        return int(texts[b"ursula.first"]), int(texts[b"ursula.last"])
+
+    def find(self, bucket: str, stream: str, incarnation: str, offset: int) -> Span | None:
+        """The row group that has the byte at the offset, if any has."""
+        key = (bucket, stream, incarnation, offset)
+        count = bisect_right(self._appending, key, key=_first_append)
+        if count == 0:
+            return None
+        span = self._appending[count - 1]
+        return span if span.last[:3] >= key[:3] else None
+
+    def find_record(self, bucket: str, stream: str, incarnation: str, record: int) -> Span | None:
+        """The row group that has the stream's message with this ordinal, if any has."""
+        name = (bucket, stream, incarnation)
+        for span in reversed(self._between(name)):
+            if span.first_append is None or span.first_append[:3] > name:
+                continue  # only events of the stream, at the end of its rows
+            if span.first_append[:3] < name or span.first_record <= record:
+                return span
+        return None
+
+    def following(self, span: Span, bucket: str, stream: str, incarnation: str) -> Span | None:
+        """The next row group, if the stream goes on in it."""
+        number = span.number + 1
+        if number < len(self.spans) and self.spans[number].first[:3] == (bucket, stream, incarnation):
+            return self.spans[number]
+        return None
+
+    def of_bucket(self, bucket: str) -> list[Span]:
+        """The row groups with rows of a bucket."""
+        return self._between((bucket,))
+
+    def _between(self, name: tuple[str | int, ...]) -> list[Span]:
+        """The row groups with keys that begin so."""
+        size = len(name)
+        first = bisect_left(self.spans, name, key=lambda span: span.last[:size])
+        return self.spans[first : bisect_right(self.spans, name, first, key=lambda span: span.first[:size])]
+
+
+def decode_row_group(
+    footer: Footer, span: Span, data: bytes, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """The rows of a row group from its bytes; ValueError if anything is missing or damaged."""
+    try:
+        if len(data) != span.end - span.start:
+            raise ValueError(f"{len(data)} bytes instead of {span.end - span.start}")
+        if zlib.crc32(data) != span.checksum:
+            raise ValueError("the checksum does not match")
+        with pa.PythonFile(_Part(data, span.start), mode="r") as source:
+            file = pq.ParquetFile(source, metadata=footer.metadata, pre_buffer=False)
+            table = file.read_row_group(span.number, columns=columns, use_threads=False)
+        if table.num_rows != span.row_count:
+            raise ValueError(f"{table.num_rows} rows instead of {span.row_count}")
+        return table.replace_schema_metadata(None)
+    except (pa.ArrowException, OSError, ValueError, LookupError) as error:
+        raise ValueError(f"{footer.key}: row group {span.number}: {error}") from error
+
+
+class _Sink:
+    """Keeps what is written, and sums it up on the way."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.output = pa.BufferOutputStream()
+        self.hash = hashlib.sha256()
+        self._size = 0
+        self._checksum = 0
+
+    def mark(self) -> tuple[int, int]:
+        """Where the file ends by now, and the checksum of what came since the last mark."""
+        checksum, self._checksum = self._checksum, 0
+        return self._size, checksum
+
+    def write(self, data: bytes) -> int:
+        self.output.write(data)
+        self.hash.update(data)
+        self._checksum = zlib.crc32(data, self._checksum)
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _Part:
+    """A file of which only some bytes are there. Others are not asked for, or come out empty."""
+
+    closed = False
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self._buffer = pa.py_buffer(data)
+        self._start = start
+        self._place = 0
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        self._place = place if whence == 0 else self._start + self._buffer.size + place
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def read(self, size: int) -> bytes:
+        return bytes(self.read_buffer(size))
+
+    def read_buffer(self, size: int) -> pa.Buffer:
+        begin = self._place - self._start
+        if begin < 0 or begin > self._buffer.size:
+            return pa.py_buffer(b"")
+        part = self._buffer.slice(begin, min(size, self._buffer.size - begin))
+        self._place += part.size
+        return part
+
+    def close(self) -> None:
+        pass
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    keys = {name: pc.fill_null(table[name], "" if name in _NAMES else -1) for name in _SORT_COLUMNS}
+    keys["row"] = pa.arange(0, table.num_rows)
+    order = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys])
+    return table.take(order).combine_chunks()
+
+
+def _row_groups(table: pa.Table, bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:
+    """Where each row group begins and ends."""
+    sizes = [pc.fill_null(pc.binary_length(table[name]), 0).cast(pa.int64()) for name in ("payload", "event")]
+    sums = _numbers(pc.cumulative_sum(pc.add(*sizes)))
+    begin = before = 0
+    while begin < table.num_rows:
+        end = bisect_right(sums, before + bytes_max, begin, min(begin + rows_max, table.num_rows))
+        end = max(end, begin + 1)
+        yield begin, end
+        begin, before = end, sums[end - 1]
+
+
+def _bounds(table: pa.Table, begin: int, end: int, appends: "memoryview[int]") -> list[Any]:
+    """What the index tells of the rows of a row group."""
+    first = bisect_left(appends, begin)
+    last = bisect_left(appends, end, first) - 1
+    keys = [_key(table, begin), _key(table, end - 1)]
+    if first > last:
+        return [*keys, None, -1, -1]
+    records = (table["record"][appends[i]].as_py() for i in (first, last))
+    return [*keys, _key(table, appends[first]), *(-1 if record is None else record for record in records)]
+
+
+def _key(table: pa.Table, row: int) -> Key:
+    bucket, stream, incarnation, offset = (table[name][row].as_py() for name in _SORT_COLUMNS[:4])
+    return bucket or "", stream or "", incarnation or "", -1 if offset is None else offset
+
+
+def _numbers(column: pa.ChunkedArray | pa.Array) -> "memoryview[int]":
+    """A column of 64-bit integers without nulls, to look at without copying."""
+    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    numbers = memoryview(values.buffers()[1] or b"").cast("q")
+    return numbers[values.offset : values.offset + len(values)]
+
+
+def _footer_size(tail: "bytes | memoryview[int]") -> int:
+    size = int.from_bytes(tail[-_TRAILER_BYTES:-4], "little") + _TRAILER_BYTES
+    if tail[-4:] != _MAGIC or len(tail) < size:
+        raise ValueError("this is not the end of a Parquet file")
+    return size
+
+
+def _spans(metadata: Any) -> list[Span]:
+    texts = metadata.metadata or {}
+    version = texts.get(b"ursula.format")
+    if version != str(FORMAT).encode():
+        raise ValueError(f"the format is {version!r}, not {FORMAT}")
+    index = json.loads(texts[b"ursula.index"])
+    if len(index) != metadata.num_row_groups:
+        raise ValueError(f"the index tells of {len(index)} row groups, not {metadata.num_row_groups}")
+    return [
+        Span._make((number, tuple(first), tuple(last), append and tuple(append), *numbers))
+        for number, (first, last, append, *numbers) in enumerate(index)
+    ]
+
+
+def _first_append(span: Span) -> Key:
+    if span.first_append is None:
+        raise ValueError("a row group without appends")
+    return span.first_append
