@@ -1,0 +1,178 @@
+"""Pieces: what one row group of a segment has of one stream, read as messages in memory are; and the rows
+of a bucket back in the order of the log.
+
+For the server and for Spark executors: the standard library and pyarrow only.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_KINDS = (
+    "create",
+    "fork",
+    "undelete",
+    "append",
+    "attributes",
+    "snapshot",
+    "trim",
+    "close",
+    "delete",
+    "expire",
+)
+"""In the order in which one command tells them of a stream."""
+
+_NUMBERS = ["offset", "next_offset", "record", "position", "index"]
+
+
+class Piece:
+    """Consecutive messages of a stream. Its bytes are those of the decoded row group, not a copy.
+
+    An append of several messages may begin in the piece before this one, or go on in the next: then the
+    `first_command` or `last_command` of both, position and index, are the same.
+    """
+
+    __slots__ = ("append_ends", "data", "ends", "first_command", "first_record", "last_command", "start")
+
+    def __init__(
+        self,
+        start: int,
+        ends: "array[int]",
+        append_ends: "array[int]",
+        data: memoryview,
+        first_record: int | None,
+        first_command: tuple[int, int],
+        last_command: tuple[int, int],
+    ) -> None:
+        self.start = start
+        self.ends = ends
+        self.append_ends = append_ends
+        self.data = data
+        self.first_record = first_record
+        self.first_command = first_command
+        self.last_command = last_command
+
+    @classmethod
+    def of(cls, table: pa.Table, bucket: str, stream: str, incarnation: str) -> "Piece | None":
+        """The messages of a stream in a decoded row group; ValueError if some between them are not there."""
+        rows = _rows_of(table, (bucket, stream, incarnation))
+        appends = rows.select(_NUMBERS).filter(pc.equal(rows["kind"], "append")).combine_chunks()
+        if appends.num_rows == 0:
+            return None
+        starts, ends = _integers(appends["offset"]), _integers(appends["next_offset"])
+        data = _joined(rows["payload"])
+        if starts[1:] != ends[:-1] or len(data) != ends[-1] - starts[0]:
+            raise ValueError(f"messages of {stream} are missing between {starts[0]} and {ends[-1]}")
+        commands = [(appends["position"][row].as_py(), appends["index"][row].as_py()) for row in (0, -1)]
+        record = appends["record"][0].as_py()
+        return cls(starts[0], ends, _append_ends(appends, ends), data, record, commands[0], commands[1])
+
+    @property
+    def end(self) -> int:
+        """The offset after the last message."""
+        return self.ends[-1]
+
+    def is_boundary(self, offset: int) -> bool:
+        """Whether a message begins or ends at the offset."""
+        if offset == self.start:
+            return True
+        index = bisect_left(self.ends, offset)
+        return index < len(self.ends) and self.ends[index] == offset
+
+    def count_before(self, offset: int) -> int:
+        """How many of the messages end at or before the offset."""
+        return bisect_right(self.ends, offset)
+
+    def append_end_after(self, offset: int) -> int:
+        """Where the append ends, in this piece, that holds the byte at the offset; at the end, the offset."""
+        index = bisect_right(self.append_ends, offset)
+        return self.append_ends[index] if index < len(self.append_ends) else offset
+
+    def message_ends(self, offset: int, limit: int) -> "array[int]":
+        """The ends of the messages that lie between the offset and the limit."""
+        return self.ends[bisect_right(self.ends, offset) : bisect_right(self.ends, limit)]
+
+    def read(self, offset: int, limit: int, bytes_max: int, whole: bool, into: list[Any], split: bool) -> int:
+        """Add what lies between offset and limit to `into`, about `bytes_max` of it; return where it ends.
+
+        With `whole`, messages are not cut for size, and one is taken however large it is if `into` is empty.
+        Without, exactly `bytes_max` bytes are taken where there are as many. With `split`, every message
+        is by itself; without, all are one.
+        """
+        ends = self.ends
+        limit = min(limit, ends[-1])
+        if offset >= limit:
+            return offset
+        stop = min(limit, offset + bytes_max)
+        first = bisect_right(ends, offset)
+        if whole and stop < limit:
+            last = bisect_right(ends, stop, first)
+            if last > first:
+                stop = ends[last - 1]
+            elif into:
+                return offset
+            else:
+                stop = min(ends[first], limit)
+        data, start = self.data, self.start
+        if split:
+            for end in ends[first : bisect_left(ends, stop, first)]:
+                into.append(bytes(data[offset - start : end - start]))
+                offset = end
+        into.append(bytes(data[offset - start : stop - start]))
+        return stop
+
+
+def rows_in_order(table: pa.Table, bucket: str, after: int, until: int) -> pa.Table:
+    """The rows of a bucket with positions after one and up to another, as they happened.
+
+    The table is one or more row groups of a segment, in the order of the file.
+    """
+    position = table["position"]
+    wanted = pc.and_(pc.greater(position, after), pc.less_equal(position, until))
+    rows = table.filter(pc.and_(pc.equal(table["bucket"], bucket), wanted))
+    keys = {name: rows[name] for name in ("position", "index", "stream", "incarnation")}
+    keys["kind"] = pc.index_in(rows["kind"], pa.array(_KINDS))
+    keys["row"] = pa.arange(0, rows.num_rows)
+    return rows.take(pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys]))
+
+
+def _rows_of(table: pa.Table, name: tuple[str, ...]) -> pa.Table:
+    """The rows of a stream, which lie together, without looking at all others."""
+    columns = [table[column] for column in ("bucket", "stream", "incarnation")]
+
+    def name_at(row: int) -> tuple[str, ...]:
+        return tuple(column[row].as_py() or "" for column in columns)
+
+    rows = range(table.num_rows)
+    first = bisect_left(rows, name, key=name_at)
+    return table.slice(first, bisect_right(rows, name, first, key=name_at) - first)
+
+
+def _integers(column: pa.ChunkedArray) -> "array[int]":
+    values = column.combine_chunks()
+    numbers = array("q")
+    numbers.frombytes(memoryview(values.buffers()[1])[8 * values.offset : 8 * (values.offset + len(values))])
+    return numbers
+
+
+def _joined(column: pa.ChunkedArray) -> memoryview:
+    """The bytes of all values, as they lie one behind the other; nulls take none."""
+    values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    _, places, data = values.buffers()
+    bounds = memoryview(places).cast("i")
+    return memoryview(data)[bounds[values.offset] : bounds[values.offset + len(values)]]
+
+
+def _append_ends(appends: pa.Table, ends: "array[int]") -> "array[int]":
+    """The ends of the messages after which another command begins, and of the last."""
+    last = appends.num_rows - 1
+    numbers = [appends[name].chunk(0) for name in ("position", "index")]
+    changed = pc.or_(*(pc.not_equal(column.slice(1), column.slice(0, last)) for column in numbers))
+    if changed.true_count == last:
+        return ends
+    found = _integers(appends["next_offset"].slice(0, last).filter(changed))
+    found.append(ends[-1])
+    return found
