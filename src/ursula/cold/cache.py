@@ -1,0 +1,71 @@
+"""A cache of what was fetched and decoded: so many bytes of it, what was not used for longest goes first.
+
+Those who want the same thing at the same time wait for one load of it. For one event loop.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Cache:
+    """At most `bytes_max` bytes of items; what is larger by itself is handed out but not kept."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.held_bytes = 0
+        self.hits = 0
+        self.misses = 0
+        self.shared = 0
+        self.evicted = 0
+        self._held: dict[Hashable, tuple[Any, int]] = {}  # in the order of their last use
+        self._loading: dict[Hashable, asyncio.Task[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    async def get(self, key: Hashable, load: Callable[[], Awaitable[tuple[T, int]]]) -> T:
+        """The item of this key; if it is not there, `load` says what it is and how many bytes it takes.
+
+        A load goes on when those who wait for it are cancelled, and fails for all who wait for it.
+        """
+        if (held := self._held.pop(key, None)) is not None:
+            self._held[key] = held
+            self.hits += 1
+            item: T = held[0]
+            return item
+        task = self._loading.get(key)
+        if task is None:
+            self.misses += 1
+            task = self._loading[key] = asyncio.create_task(self._load(key, load))
+            task.add_done_callback(lambda task: self._ended(key, task))
+        else:
+            self.shared += 1
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Hold nothing and end the loads that are under way."""
+        tasks = list(self._loading.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._held.clear()
+        self.held_bytes = 0
+
+    async def _load(self, key: Hashable, load: Callable[[], Awaitable[tuple[T, int]]]) -> T:
+        item, size = await load()
+        if size <= self.bytes_max:
+            self._held[key] = (item, size)
+            self.held_bytes += size
+            while self.held_bytes > self.bytes_max:
+                oldest = next(iter(self._held))
+                self.held_bytes -= self._held.pop(oldest)[1]
+                self.evicted += 1
+        return item
+
+    def _ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:
+        del self._loading[key]
+        if not task.cancelled():
+            task.exception()  # it is told to those who wait, if anyone still does

@@ -1,0 +1,157 @@
+"""A cache that is bounded by bytes, and whose readers share loads."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from ursula.cold.cache import Cache
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(test())
+
+
+class Source:
+    """Counts loads; they end when they are let go."""
+
+    def __init__(self, size: int = 10) -> None:
+        self.loads: list[str] = []
+        self.size = size
+        self.go = asyncio.Event()
+        self.go.set()
+
+    def load(self, key: str) -> Callable[[], Awaitable[tuple[str, int]]]:
+        async def load() -> tuple[str, int]:
+            self.loads.append(key)
+            await self.go.wait()
+            if key == "bad":
+                raise OSError("the disk is gone")
+            return key.upper(), self.size
+
+        return load
+
+
+def test_an_item_is_loaded_once() -> None:
+    async def test() -> None:
+        cache, source = Cache(100), Source()
+        assert [await cache.get("a", source.load("a")) for _ in range(3)] == ["A", "A", "A"]
+        assert source.loads == ["a"]
+        assert (cache.hits, cache.misses, cache.shared, cache.evicted) == (2, 1, 0, 0)
+        assert (cache.held_bytes, len(cache)) == (10, 1)
+
+    run(test)
+
+
+def test_what_was_not_used_for_longest_goes_first() -> None:
+    async def test() -> None:
+        cache, source = Cache(30), Source()
+        for key in ("a", "b", "c", "a", "d"):
+            await cache.get(key, source.load(key))
+        assert (cache.held_bytes, len(cache), cache.evicted) == (30, 3, 1)
+        source.loads.clear()
+        for key in ("a", "c", "d", "b"):
+            await cache.get(key, source.load(key))
+        assert source.loads == ["b"]
+
+    run(test)
+
+
+def test_an_item_larger_than_the_cache_is_handed_out_but_not_kept() -> None:
+    async def test() -> None:
+        cache, source = Cache(30), Source()
+        await cache.get("a", source.load("a"))
+        source.size = 31
+        assert await cache.get("large", source.load("large")) == "LARGE"
+        assert (cache.held_bytes, len(cache), cache.evicted) == (10, 1, 0)
+
+    run(test)
+
+
+def test_those_who_want_the_same_share_one_load_even_if_nothing_is_kept() -> None:
+    async def test() -> None:
+        cache, source = Cache(0), Source()
+        assert await asyncio.gather(*(cache.get("a", source.load("a")) for _ in range(5))) == ["A"] * 5
+        assert source.loads == ["a"]
+        assert (cache.misses, cache.shared, cache.held_bytes, len(cache)) == (1, 4, 0, 0)
+        await cache.get("a", source.load("a"))
+        assert source.loads == ["a", "a"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("cancelled", [0, 1])
+def test_a_cancelled_reader_does_not_take_the_load_from_others(cancelled: int) -> None:
+    async def test() -> None:
+        cache, source = Cache(100), Source()
+        source.go.clear()
+        readers = [asyncio.create_task(cache.get("a", source.load("a"))) for _ in range(2)]
+        await asyncio.sleep(0)
+        readers[cancelled].cancel()
+        await asyncio.sleep(0)
+        source.go.set()
+        assert await readers[1 - cancelled] == "A"
+        assert readers[cancelled].cancelled()
+        assert source.loads == ["a"]
+
+    run(test)
+
+
+def test_a_load_that_nobody_waits_for_any_more_is_kept() -> None:
+    async def test() -> None:
+        cache, source = Cache(100), Source()
+        source.go.clear()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(cache.get("a", source.load("a")), 0.01)
+        source.go.set()
+        await cache.get("a", source.load("a"))
+        assert source.loads == ["a"]
+
+    run(test)
+
+
+def test_a_failed_load_fails_for_all_who_wait_and_is_tried_again() -> None:
+    async def test() -> None:
+        cache, source = Cache(100), Source()
+        readers = (cache.get("bad", source.load("bad")) for _ in range(3))
+        outcomes = await asyncio.gather(*readers, return_exceptions=True)
+        assert [str(outcome) for outcome in outcomes] == ["the disk is gone"] * 3
+        assert source.loads == ["bad"]
+        with pytest.raises(OSError, match="the disk is gone"):
+            await cache.get("bad", source.load("bad"))
+        assert source.loads == ["bad", "bad"]
+        assert cache.held_bytes == 0
+
+    run(test)
+
+
+def test_a_failed_load_that_nobody_waits_for_is_silent() -> None:
+    async def test() -> None:
+        problems: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
+        cache, source = Cache(100), Source()
+        source.go.clear()
+        reader = asyncio.create_task(cache.get("bad", source.load("bad")))
+        await asyncio.sleep(0)
+        reader.cancel()
+        source.go.set()
+        await asyncio.sleep(0.01)
+        assert problems == []
+
+    run(test)
+
+
+def test_closing_ends_what_is_under_way() -> None:
+    async def test() -> None:
+        cache, source = Cache(100), Source()
+        await cache.get("a", source.load("a"))
+        source.go.clear()
+        reader = asyncio.create_task(cache.get("b", source.load("b")))
+        await asyncio.sleep(0)
+        await cache.close()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        assert (cache.held_bytes, len(cache)) == (0, 0)
+
+    run(test)
