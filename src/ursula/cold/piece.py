@@ -25,7 +25,8 @@ _KINDS = (
 )
 """In the order in which one command tells them of a stream."""
 
-_NUMBERS = ["offset", "next_offset", "record", "position", "index"]
+_NUMBERS = ("offset", "next_offset", "record", "position", "index")
+_COLUMNS = (*_NUMBERS, "kind", "payload")
 
 
 class Piece:
@@ -58,17 +59,27 @@ class Piece:
     @classmethod
     def of(cls, table: pa.Table, bucket: str, stream: str, incarnation: str) -> "Piece | None":
         """The messages of a stream in a decoded row group; ValueError if some between them are not there."""
-        rows = _rows_of(table, (bucket, stream, incarnation))
-        appends = rows.select(_NUMBERS).filter(pc.equal(rows["kind"], "append")).combine_chunks()
-        if appends.num_rows == 0:
+        first, last = _rows_of(table, (bucket, stream, incarnation))
+        columns = {name: _array(table[name]).slice(first, last - first) for name in _COLUMNS}
+        data = _joined(columns["payload"])
+        is_append = pc.equal(columns["kind"], "append")
+        if is_append.true_count < last - first:
+            columns = {name: columns[name].filter(is_append) for name in _NUMBERS}
+        starts, ends = _integers(columns["offset"]), _integers(columns["next_offset"])
+        if not ends:
             return None
-        starts, ends = _integers(appends["offset"]), _integers(appends["next_offset"])
-        data = _joined(rows["payload"])
         if starts[1:] != ends[:-1] or len(data) != ends[-1] - starts[0]:
             raise ValueError(f"messages of {stream} are missing between {starts[0]} and {ends[-1]}")
-        commands = [(appends["position"][row].as_py(), appends["index"][row].as_py()) for row in (0, -1)]
-        record = appends["record"][0].as_py()
-        return cls(starts[0], ends, _append_ends(appends, ends), data, record, commands[0], commands[1])
+        position, index = columns["position"], columns["index"]
+        return cls(
+            starts[0],
+            ends,
+            _append_ends(columns["next_offset"], position, index),
+            data,
+            columns["record"][0].as_py(),
+            (position[0].as_py(), index[0].as_py()),
+            (position[-1].as_py(), index[-1].as_py()),
+        )
 
     @property
     def end(self) -> int:
@@ -139,40 +150,46 @@ def rows_in_order(table: pa.Table, bucket: str, after: int, until: int) -> pa.Ta
     return rows.take(pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys]))
 
 
-def _rows_of(table: pa.Table, name: tuple[str, ...]) -> pa.Table:
-    """The rows of a stream, which lie together, without looking at all others."""
-    columns = [table[column] for column in ("bucket", "stream", "incarnation")]
+def _rows_of(table: pa.Table, name: tuple[str, ...]) -> tuple[int, int]:
+    """Where the rows of a stream, which lie together, begin and end: found without looking at all others."""
+    columns = [_array(table[column]) for column in ("bucket", "stream", "incarnation")]
 
     def name_at(row: int) -> tuple[str, ...]:
         return tuple(column[row].as_py() or "" for column in columns)
 
-    rows = range(table.num_rows)
-    first = bisect_left(rows, name, key=name_at)
-    return table.slice(first, bisect_right(rows, name, first, key=name_at) - first)
+    count = table.num_rows
+    if count and name_at(0) == name == name_at(count - 1):
+        return 0, count
+    first = bisect_left(range(count), name, key=name_at)
+    return first, bisect_right(range(count), name, first, key=name_at)
 
 
-def _integers(column: pa.ChunkedArray) -> "array[int]":
-    values = column.combine_chunks()
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _integers(values: pa.Array) -> "array[int]":
     numbers = array("q")
-    numbers.frombytes(memoryview(values.buffers()[1])[8 * values.offset : 8 * (values.offset + len(values))])
+    if len(values):
+        numbers.frombytes(
+            memoryview(values.buffers()[1])[8 * values.offset : 8 * (values.offset + len(values))]
+        )
     return numbers
 
 
-def _joined(column: pa.ChunkedArray) -> memoryview:
+def _joined(values: pa.Array) -> memoryview:
     """The bytes of all values, as they lie one behind the other; nulls take none."""
-    values = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     _, places, data = values.buffers()
+    if data is None or not len(values):
+        return memoryview(b"")
     bounds = memoryview(places).cast("i")
     return memoryview(data)[bounds[values.offset] : bounds[values.offset + len(values)]]
 
 
-def _append_ends(appends: pa.Table, ends: "array[int]") -> "array[int]":
+def _append_ends(ends: pa.Array, *command: pa.Array) -> "array[int]":
     """The ends of the messages after which another command begins, and of the last."""
-    last = appends.num_rows - 1
-    numbers = [appends[name].chunk(0) for name in ("position", "index")]
-    changed = pc.or_(*(pc.not_equal(column.slice(1), column.slice(0, last)) for column in numbers))
+    last = len(ends) - 1
+    changed = pc.or_(*(pc.not_equal(column.slice(1), column.slice(0, last)) for column in command))
     if changed.true_count == last:
-        return ends
-    found = _integers(appends["next_offset"].slice(0, last).filter(changed))
-    found.append(ends[-1])
-    return found
+        return _integers(ends)
+    return _integers(pa.concat_arrays([ends.slice(0, last).filter(changed), ends.slice(last)]))
