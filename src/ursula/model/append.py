@@ -7,13 +7,16 @@ outcome; what is to be done is the stream itself.
 The order of the checks is part of the interface: a later refusal never hides an earlier one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from .bucket import Bucket
 from .commands import Append, Create, IfMatch, Producer
 from .journal import NO_RECORD, Kind
 from .media_type import JSON
+from .messages import Payload
 from .outcomes import Appended, Refused
-from .stream import Bucket, ProducerState, Stream
+from .part import parts_of
+from .stream import ProducerState, Stream
 
 APPEND = int(Kind.APPEND)
 
@@ -29,13 +32,13 @@ def decide_append(
     bucket = buckets.get(command.bucket)
     if bucket is None:
         return bucket_not_found(command.bucket)
-    stream = bucket.streams.get(command.stream)
+    stream = bucket.streams.get(command.stream) or bucket.find(command.stream)
     if stream is None or stream.gone:
         return stream_not_found(command.stream, stream)
     if command.incarnation is not None and command.incarnation != stream.incarnation:
         return incarnation_mismatch(stream)
     producer = command.producer
-    has_body = bool(command.messages) or unsplit is not None
+    has_body = bool(command.messages) or unsplit is not None or command.body is not None
     if stream.closed:
         return _on_closed(stream, command, close_only=command.close and not has_body)
     if has_body and command.media_type != stream.media_type:
@@ -99,8 +102,11 @@ def write(
     counts: tuple[int, ...] = (),
 ) -> None:
     """Do what was decided: messages, producer, `Stream-Seq`, window and journal together."""
-    messages = command.messages
+    messages: Sequence[Payload] = command.messages
     producer = command.producer
+    if command.body is not None:
+        messages = parts_of(command.body.blob, command.body.sizes)
+        stream.messages.has_parts = True
     if messages:
         offset = stream.tail
         record, step = (stream.next_record, 1) if stream.media_type == JSON else (NO_RECORD, 0)
@@ -114,11 +120,18 @@ def write(
     if producer is not None:
         if stream.producers is None:
             stream.producers = {}
-        stream.producers[producer.id] = ProducerState(producer.epoch, producer.seq, stream.tail)
+        stream.producers[producer.id] = ProducerState(
+            producer.epoch, producer.seq, stream.tail, stream.next_record
+        )
     if command.stream_seq is not None:
         stream.stream_seq = command.stream_seq
     if stream.ttl_seconds is not None:
         stream.renew(at)
+
+
+def message_count(command: Append | Create) -> int:
+    """How many messages it brings."""
+    return len(command.messages) if command.body is None else len(command.body.sizes)
 
 
 def matches(stream: Stream, condition: IfMatch) -> bool:
@@ -157,26 +170,31 @@ def _on_closed(stream: Stream, command: Append, close_only: bool) -> Appended | 
     producer = command.producer
     if producer is None:
         if close_only:
-            return _again(stream, command, stream.tail)
+            return _again(stream, command, stream.tail, stream.next_record)
     elif stream.closed_by == (producer.id, producer.epoch, producer.seq):
-        return _again(stream, command, stream.tail, producer.epoch, producer.seq)
+        return _again(stream, command, stream.tail, stream.next_record, producer.epoch, producer.seq)
     return refused("stream_closed", "the stream is closed", stream)
 
 
 def _duplicate(stream: Stream, command: Append, known: ProducerState) -> Appended:
     if command.producer is not None and command.producer.seq == known.seq:
-        return _again(stream, command, known.next_offset, known.epoch, known.seq)
+        return _again(stream, command, known.next_offset, known.next_record, known.epoch, known.seq)
     return Appended(stream.incarnation, stream.tail, stream.tail, stream.closed, True, known.epoch, known.seq)
 
 
 def _again(
-    stream: Stream, command: Append, next_offset: int, epoch: int | None = None, seq: int | None = None
+    stream: Stream,
+    command: Append,
+    next_offset: int,
+    next_record: int,
+    epoch: int | None = None,
+    seq: int | None = None,
 ) -> Appended:
     """What the request came to when it was done, at this offset; its ordinals too unless they are trimmed."""
     outcome = Appended(stream.incarnation, stream.tail, next_offset, stream.closed, True, epoch, seq)
     if stream.is_json and next_offset >= stream.earliest:
-        outcome.record_next = stream.record_at(next_offset)
-        outcome.record_start = outcome.record_next - len(command.messages)
+        outcome.record_next = next_record
+        outcome.record_start = next_record - message_count(command)
     return outcome
 
 

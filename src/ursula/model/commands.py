@@ -43,6 +43,49 @@ class ForkPoint(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
     sub_offset: int = 0
 
 
+class ForkedAt(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """What a fork point came to, found out before it was logged: the source's bytes may be in the store.
+
+    It stays true as long as the source is the same incarnation, since streams are only ever appended to.
+    """
+
+    incarnation: str
+    offset: int
+    record: int
+
+
+class Body(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """Messages that were stored as a blob before they were logged: all bytes in a row, and their sizes."""
+
+    blob: str
+    sizes: tuple[int, ...]
+    made_at: int
+
+
+class StoredSegment(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A segment in the store: the rows of the positions after `first` up to `last`, and how to read it."""
+
+    first: int
+    last: int
+    key: str
+    rows: int
+    size: int
+    payload_bytes: int
+    footer_bytes: int
+    footer_crc: int
+    digest: str
+
+
+class StoredState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """State rows in the store: all of them (a base), or those that changed since the ones before."""
+
+    key: str
+    is_base: bool
+    rows: int
+    size: int
+    digest: str
+
+
 class CreateBucket(Command, tag=1, frozen=True):
     """Make an empty bucket."""
 
@@ -66,6 +109,8 @@ class Create(Command, tag=2, frozen=True):
     if_match: IfMatch | None = None
     incarnation: str | None = None
     attributes: bytes | None = None
+    forked_at: ForkedAt | None = None
+    body: Body | None = None
 
 
 class Append(Command, tag=3, frozen=True):
@@ -85,6 +130,7 @@ class Append(Command, tag=3, frozen=True):
     incarnation: str | None = None
     counts: tuple[int, ...] = ()
     record_match: int | None = None
+    body: Body | None = None
 
 
 class Delete(Command, tag=4, frozen=True):
@@ -129,7 +175,11 @@ class SetAttributes(Command, tag=8, frozen=True):
 
 
 class PublishSnapshot(Command, tag=9, frozen=True):
-    """Make a blob that is stored already the visible snapshot of a stream, and perhaps trim to it."""
+    """Make a blob that is stored already the visible snapshot of a stream, and perhaps trim to it.
+
+    `record` says that a message begins or ends at the offset, and how many lie before it (0 if they have no
+    ordinals). It is found out before the command is logged, since the bytes there may be in the store.
+    """
 
     bucket: str
     stream: str
@@ -140,16 +190,60 @@ class PublishSnapshot(Command, tag=9, frozen=True):
     digest: str
     trim: bool = True
     incarnation: str | None = None
+    record: int | None = None
+    made_at: int | None = None
 
 
 class Trim(Command, tag=10, frozen=True):
-    """Drop what a stream has before the offset; its snapshot must reach that far."""
+    """Drop what a stream has before the offset; its snapshot must reach that far. `record`: as above."""
 
     bucket: str
     stream: str
     offset: int
     incarnation: str | None = None
+    record: int | None = None
 
 
-StreamCommand = Create | Append | Delete | Expire | Renew | SetAttributes | PublishSnapshot | Trim
-AnyCommand = StreamCommand | CreateBucket | DeleteBucket
+class FlushBegin(Command, tag=11, frozen=True):
+    """The end of this log entry is a cut: someone is about to store everything up to it."""
+
+    flusher: int
+
+
+class Flushed(Command, tag=12, frozen=True):
+    """Everything after `start` up to `cut` is stored; ignored unless `start` is how far the store reached."""
+
+    start: int
+    cut: int
+    segment: StoredSegment | None
+    state: StoredState
+    made_at: int
+
+
+class Merge(Command, tag=13, frozen=True):
+    """One segment holds what several neighbours held, or nothing of it is needed any more."""
+
+    inputs: tuple[str, ...]
+    output: StoredSegment | None
+    made_at: int
+
+
+class Collect(Command, tag=14, frozen=True):
+    """What was replaced or ended before the horizon, and before that manifest, is about to be deleted."""
+
+    horizon: int
+    manifest: int
+
+
+class Undelete(Command, tag=15, frozen=True):
+    """Bring back a stream that was deleted or has expired, as it was."""
+
+    bucket: str
+    stream: str
+    incarnation: str | None = None
+
+
+StreamCommand = Create | Append | Delete | Expire | Renew | SetAttributes | PublishSnapshot | Trim | Undelete
+BucketCommand = StreamCommand | CreateBucket | DeleteBucket
+StoreCommand = FlushBegin | Flushed | Merge | Collect
+AnyCommand = BucketCommand | StoreCommand

@@ -8,7 +8,14 @@ from itertools import islice
 from sortedcontainers import SortedList
 
 from .append import bucket_not_found, incarnation_mismatch, stream_not_found
+from .bucket import Bucket
+from .changes import Changes
+from .commands import StoredSegment
 from .feed import read_feed
+from .graves import Graves
+from .held import FeedNotHeld, NotHeld, all_held
+from .journal import Gauge, Journal
+from .messages import Payload
 from .outcomes import (
     BucketDescription,
     Description,
@@ -20,8 +27,11 @@ from .outcomes import (
     Refused,
 )
 from .records import read_records
+from .rows import StreamRow, read_row
+from .segments import SegmentTable
 from .snapshot import trimmed_off
-from .stream import Bucket, Stream
+from .stored import Stored
+from .stream import Stream
 
 TAIL = -2
 BEGINNING = -1
@@ -38,12 +48,39 @@ class Contents:
         self.bucket_names: SortedList[str] = SortedList()
         self.stream_count = 0
         self.blobs: dict[str, int] = {}  # how many streams show each
-        self.released: list[str] = []  # blobs that no stream shows any more, for the engine to take away
+        self.graves = Graves()
+        self.gauge = Gauge()
+        self.unparked: dict[Stream, str] = {}  # streams that were asked for, and the buckets they are in
+        self.changes = Changes()
+        self.segments = SegmentTable()
+        self.stored = Stored()
+        self.cut = 0  # the end of the last entry that was one
+        self.parts: list[tuple[str, Journal]] = []  # of all journals, those begun after the cut
+        self.sealed_parts: list[tuple[int, list[tuple[str, Journal]]]] = []
 
     def find(self, bucket: str, name: str) -> Stream | None:
         """The stream at a name, also one that is out of sight."""
         found = self.buckets.get(bucket)
-        return None if found is None else found.streams.get(name)
+        return None if found is None else found.find(name)
+
+    def segment_at(self, position: int) -> StoredSegment | None:
+        """The segment that holds a position of the log; None if it is not stored yet, or no longer."""
+        ahead = self.stored.ahead
+        if ahead is not None and ahead.first < position <= ahead.last:
+            return ahead
+        return self.segments.at(position)
+
+    def segment_after(self, position: int) -> StoredSegment | None:
+        """The first segment that may hold something after a position."""
+        ahead = self.stored.ahead
+        found = self.segments.after(position)
+        return ahead if found is None and ahead is not None and ahead.last > position else found
+
+    @property
+    def stored_to(self) -> int:
+        """Up to which position segments hold everything."""
+        ahead = self.stored.ahead
+        return self.stored.flushed if ahead is None else max(self.stored.flushed, ahead.last)
 
     def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
         """What a stream is now."""
@@ -60,7 +97,7 @@ class Contents:
             stream.earliest,
             stream.snapshot,
             stream.attributes,
-            stream.record_at(stream.earliest) if stream.is_json else None,
+            stream.first_record if stream.is_json else None,
             stream.next_record if stream.is_json else None,
         )
 
@@ -94,17 +131,17 @@ class Contents:
                 break
             if len(streams) == count:
                 return Listing(streams, has_more=True)
-            streams.append(_listed(found.streams[name]))
+            streams.append(_listed(name, found))
         return Listing(streams, has_more=False)
 
     def read_feed(
         self, bucket: str, after: int | None, until: int | None, bytes_max: int
-    ) -> FeedPage | Refused:
+    ) -> FeedPage | Refused | FeedNotHeld:
         """The rows of a bucket's journal after a position: see feed.py."""
         found = self.buckets.get(bucket)
         if found is None:
             return bucket_not_found(bucket)
-        return read_feed(found, self.position, after, until, bytes_max)
+        return read_feed(found, self.position, self.stored_to, after, until, bytes_max)
 
     def read_records(
         self,
@@ -116,7 +153,7 @@ class Contents:
         bytes_max: int,
         incarnation: str | None = None,
         offset: int | None = None,
-    ) -> RecordPage | Refused:
+    ) -> RecordPage | Refused | NotHeld:
         """Messages of a JSON stream by their ordinals: see records.py."""
         stream = self.visible(bucket, name, incarnation)
         if isinstance(stream, Refused):
@@ -125,7 +162,7 @@ class Contents:
 
     def read(
         self, bucket: str, name: str, offset: int, bytes_max: int, whole: bool, incarnation: str | None = None
-    ) -> Page | Refused:
+    ) -> Page | Refused | NotHeld:
         """About `bytes_max` bytes of a stream from an offset on (or BEGINNING, or TAIL).
 
         JSON messages are never cut; with `whole`, others are not cut either.
@@ -142,20 +179,24 @@ class Contents:
             return Refused(
                 "offset_beyond_tail", f"the stream ends at {tail}", stream.incarnation, tail, stream.closed
             )
-        chunks: list[bytes] = []
+        chunks: list[Payload] = []
         next_offset = offset
         if offset < tail:
+            if not stream.holds(offset):
+                return NotHeld(stream, offset)
             is_json = stream.is_json
             if is_json and not stream.is_boundary(offset):
                 return Refused(
                     "invalid_offset", "the offset lies inside a JSON message", stream.incarnation, tail
                 )
             next_offset = stream.read(offset, bytes_max, whole or is_json, chunks)
+            if not all_held(stream, chunks):
+                return NotHeld(stream, offset)
         return Page(
             stream.incarnation,
             stream.content_type,
             stream.media_type,
-            chunks,
+            chunks,  # type: ignore[arg-type]
             offset,
             next_offset,
             tail,
@@ -167,7 +208,7 @@ class Contents:
         found = self.buckets.get(bucket)
         if found is None:
             return bucket_not_found(bucket)
-        stream = found.streams.get(name)
+        stream = found.streams.get(name) or found.find(name)
         if stream is None or stream.gone:
             return stream_not_found(name, stream)
         if incarnation is not None and incarnation != stream.incarnation:
@@ -175,9 +216,13 @@ class Contents:
         return stream
 
 
-def _listed(stream: Stream) -> Listed:
+def _listed(name: str, bucket: Bucket) -> Listed:
+    """What a list tells of a stream; one that is parked stays so."""
+    stream: Stream | StreamRow | None = bucket.streams.get(name)
+    if stream is None:
+        stream = read_row(bucket.parked[name])
     return Listed(
-        stream.name,
+        name,
         stream.closed,
         stream.content_type,
         stream.tail,

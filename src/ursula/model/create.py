@@ -7,20 +7,22 @@ from .append import (
     check_producer,
     incarnation_mismatch,
     matches,
+    message_count,
     precondition_failed,
     stream_not_found,
 )
 from .attributes import NO_ATTRIBUTES
+from .bucket import Bucket
 from .commands import Create, ForkPoint
 from .media_type import DEFAULT, media_type_of
 from .outcomes import Created, Refused
-from .stream import Bucket, Stream
+from .stream import Stream
 
 
 class NewStream:
     """What is to be created: where it branches off, and with which configuration."""
 
-    __slots__ = ("content_type", "expires_at", "fork_offset", "parent", "ttl_seconds")
+    __slots__ = ("content_type", "expires_at", "fork_offset", "fork_record", "parent", "ttl_seconds")
 
     def __init__(
         self,
@@ -29,12 +31,14 @@ class NewStream:
         expires_at: int | None,
         parent: Stream | None,
         fork_offset: int,
+        fork_record: int,
     ) -> None:
         self.content_type = content_type
         self.ttl_seconds = ttl_seconds
         self.expires_at = expires_at
         self.parent = parent
         self.fork_offset = fork_offset
+        self.fork_record = fork_record
 
 
 def decide_create(
@@ -44,7 +48,7 @@ def decide_create(
     bucket = buckets.get(command.bucket)
     if bucket is None and not command.make_bucket:
         return bucket_not_found(command.bucket)
-    stream = bucket.streams.get(command.stream) if bucket is not None else None
+    stream = bucket.find(command.stream) if bucket is not None else None
     visible = None if stream is None or stream.gone else stream
     if command.incarnation is not None and (visible is None or visible.incarnation != command.incarnation):
         return incarnation_mismatch(visible)
@@ -55,7 +59,7 @@ def decide_create(
     plan = _plan(bucket, command)
     if isinstance(plan, Refused):
         return plan
-    if command.producer is not None and (command.messages or unsplit is not None):
+    if command.producer is not None and (message_count(command) or unsplit is not None):
         problem = check_producer(command.producer, None, None)
         if problem is not None:
             return problem
@@ -125,34 +129,58 @@ def _same_fork(stream: Stream, asked: ForkPoint | None) -> bool:
 def _plan(bucket: Bucket | None, command: Create) -> NewStream | Refused:
     point = command.fork
     if point is None:
-        return NewStream(command.content_type or DEFAULT, command.ttl_seconds, command.expires_at, None, 0)
-    source = bucket.streams.get(point.source) if bucket is not None else None
+        return NewStream(command.content_type or DEFAULT, command.ttl_seconds, command.expires_at, None, 0, 0)
+    source = bucket.find(point.source) if bucket is not None else None
     if source is None:
         return stream_not_found(point.source)
     if source.gone:
         return Refused("stream_exists", f"the source {point.source!r} was deleted and cannot be forked")
     if command.content_type is not None and media_type_of(command.content_type) != source.media_type:
         return Refused("content_type_mismatch", f"the source has content type {source.content_type}")
-    offset = _fork_offset(source, point)
-    if isinstance(offset, Refused):
-        return offset
+    place = _fork_place(source, command)
+    if isinstance(place, Refused):
+        return place
     ttl_seconds, expires_at = command.ttl_seconds, command.expires_at
     if ttl_seconds is None and expires_at is None:
         ttl_seconds, expires_at = source.ttl_seconds, source.expires_at
-    return NewStream(command.content_type or source.content_type, ttl_seconds, expires_at, source, offset)
+    return NewStream(command.content_type or source.content_type, ttl_seconds, expires_at, source, *place)
 
 
-def _fork_offset(source: Stream, point: ForkPoint) -> int | Refused:
-    offset = source.tail if point.offset is None else point.offset
+def _fork_place(source: Stream, command: Create) -> tuple[int, int] | Refused:
+    """Where a fork leaves its source: the offset, and how many messages lie before it."""
+    point, known = command.fork, command.forked_at
+    offset = source.tail if point is None or point.offset is None else point.offset
     if offset > source.tail:
         return Refused("offset_beyond_tail", f"the source ends at {source.tail}", tail=source.tail)
     if offset < source.earliest:
         return Refused("offset_trimmed", f"the source begins at {source.earliest}", earliest=source.earliest)
+    if known is not None:
+        if known.incarnation != source.incarnation:
+            return Refused("stream_not_found", "the source was deleted and made anew in the meantime")
+        return known.offset, known.record
+    return resolve_fork(source, offset, 0 if point is None else point.sub_offset)
+
+
+def resolve_fork(source: Stream, offset: int, sub_offset: int) -> tuple[int, int] | Refused:
+    """The same for an offset and a sub-offset in a stream whose bytes there are in memory.
+
+    Bytes that are not are found in the store before a command is logged, which then tells the result.
+    """
+    if offset == source.tail and sub_offset == 0:
+        return offset, source.next_record
     if source.is_json and not source.is_boundary(offset):
-        return Refused("invalid_offset", "the fork offset lies inside a JSON message")
-    if point.sub_offset == 0:
-        return offset
-    exact = source.sub_offset(offset, point.sub_offset)
+        return inside_message()
+    exact = offset if sub_offset == 0 else source.sub_offset(offset, sub_offset)
     if exact is None:
-        return Refused("invalid_offset", "the sub-offset lies beyond the append at the fork offset")
-    return exact
+        return beyond_append()
+    return exact, source.record_at(exact)
+
+
+def inside_message() -> Refused:
+    """A JSON stream is not forked within a message."""
+    return Refused("invalid_offset", "the fork offset lies inside a JSON message")
+
+
+def beyond_append() -> Refused:
+    """A sub-offset does not reach into the next append."""
+    return Refused("invalid_offset", "the sub-offset lies beyond the append at the fork offset")

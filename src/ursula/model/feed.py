@@ -2,9 +2,11 @@
 
 from bisect import bisect_right
 
+from .bucket import Bucket
+from .held import FeedNotHeld
 from .journal import KIND_NAMES, NO_RECORD, Journal, Kind
 from .outcomes import FeedEntry, FeedPage, FeedRow, Refused
-from .stream import Bucket
+from .part import Part
 
 ROW_BYTES = 256
 """About what a row takes beside its payload, wherever it is sent."""
@@ -16,15 +18,14 @@ _APPEND = int(Kind.APPEND)
 
 
 def read_feed(
-    bucket: Bucket, applied: int, after: int | None, until: int | None, bytes_max: int
-) -> FeedPage | Refused:
+    bucket: Bucket, applied: int, stored_to: int, after: int | None, until: int | None, bytes_max: int
+) -> FeedPage | Refused | FeedNotHeld:
     """About `bytes_max` of the rows after a position (None: from the beginning) and up to another.
 
     One log entry is never divided, however large. `applied` is the position of the state: what a
-    reader may know of, though this bucket may have nothing there.
+    reader may know of, though this bucket may have nothing there. What lies before `stored_to` is
+    read from the store.
     """
-    journal = bucket.journal
-    tail = journal.positions[-1] if journal.positions else bucket.position
     if after is None:
         after = bucket.position - 1
     elif after < bucket.position:
@@ -33,21 +34,37 @@ def read_feed(
         return _before(bucket)
     if max(after, until or 0) > applied:
         return Refused("offset_beyond_tail", f"the log of the bucket ends at {applied}")
+    tail = feed_tail(bucket, stored_to)
+    if not bytes_max:
+        return FeedPage([], tail, tail)
+    if after < min(stored_to, tail):
+        return FeedNotHeld(after)
     entries: list[FeedEntry] = []
-    next_position = max(after, tail, bucket.position)
-    last = len(journal.positions)
-    if until is not None:
-        last = bisect_right(journal.positions, until)
-        next_position = max(after, until)
+    next_position = max(after, tail) if until is None else max(after, until)
     size = rows = 0
-    for number in range(bisect_right(journal.positions, after), last):
-        if entries and (size >= bytes_max or rows >= ROWS_MAX):
-            next_position = entries[-1].position
-            break
-        entry, entry_size = _entry(journal, number)
-        entries.append(entry)
-        size += entry_size
-        rows += len(entry.rows)
+    for journal in bucket.all_parts():
+        positions = journal.positions
+        last = len(positions) if until is None else bisect_right(positions, until)
+        for number in range(bisect_right(positions, after), last):
+            if entries and (size >= bytes_max or rows >= ROWS_MAX):
+                return _page(entries, entries[-1].position, tail)
+            entry, entry_size = _entry(journal, number)
+            entries.append(entry)
+            size += entry_size
+            rows += len(entry.rows)
+    return _page(entries, next_position, tail)
+
+
+def feed_tail(bucket: Bucket, stored_to: int) -> int:
+    """A position at or after everything that happened in the bucket."""
+    last = bucket.journal.position
+    return max(bucket.position, stored_to if last < 0 else last)
+
+
+def _page(entries: list[FeedEntry], next_position: int, tail: int) -> FeedPage | FeedNotHeld:
+    """The page, unless some of its messages are in blobs."""
+    if any(isinstance(row.payload, Part) for entry in entries for row in entry.rows):
+        return FeedNotHeld(entries[0].position - 1)
     return FeedPage(entries, next_position, max(tail, next_position))
 
 
@@ -77,7 +94,7 @@ def _row(journal: Journal, row: int) -> FeedRow:
         offset,
         offset if payload is None else offset + len(payload),
         None if record == NO_RECORD else record,
-        payload,
+        payload,  # type: ignore[arg-type]
         journal.producers[row],
         None if kind == _APPEND else journal.events.get(row),
     )

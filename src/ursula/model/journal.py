@@ -1,7 +1,8 @@
 """The hot journal of a bucket: one row for every row that a segment will hold, in log order.
 
 Rows are kept as columns beside the message bytes, which are not copied. Position and time are kept
-once per log entry. The feed and the flush read it; nothing is ever changed in it but its ends.
+once per log entry. The feed and the flush read it. A journal is kept in parts: after each cut a new one
+begins, so that what was stored is let go of as a whole and nothing in a part is ever changed.
 """
 
 from array import array
@@ -9,6 +10,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from .commands import Producer
+from .part import Part
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -26,12 +28,25 @@ class Kind(IntEnum):
     ATTRIBUTES = 6
     SNAPSHOT = 7
     TRIM = 8
+    UNDELETE = 9
 
 
 KIND_NAMES = tuple(kind.name.lower() for kind in Kind)
 
 
 NO_RECORD = -1
+
+ROW_BYTES = 128
+"""About what a row takes in memory beside its payload."""
+
+
+class Gauge:
+    """How many bytes all journals of a group hold."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 class Journal:
@@ -45,6 +60,7 @@ class Journal:
         "byte_count",
         "events",
         "first_rows",
+        "gauge",
         "indexes",
         "kinds",
         "offsets",
@@ -56,7 +72,8 @@ class Journal:
         "streams",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, gauge: Gauge) -> None:
+        self.gauge = gauge
         self.position = -1
         self.positions = array("Q")
         self.ats = array("Q")
@@ -66,13 +83,18 @@ class Journal:
         self.streams: list[Stream] = []
         self.offsets = array("Q")
         self.records = array("q")
-        self.payloads: list[bytes | None] = []
+        self.payloads: list[bytes | Part | None] = []
         self.producers: list[Producer | None] = []
         self.events: dict[int, bytes] = {}  # by row: the fields, as JSON, of what is not an append
         self.byte_count = 0
 
     def __len__(self) -> int:
         return len(self.kinds)
+
+    @property
+    def held_bytes(self) -> int:
+        """What it adds to the gauge."""
+        return self.byte_count + len(self.kinds) * ROW_BYTES
 
     def enter(self, position: int, at: int) -> None:
         """Say that the next rows belong to the log entry at this position."""
@@ -95,14 +117,15 @@ class Journal:
         stream: "Stream",
         offset: int,
         record: int = NO_RECORD,
-        payload: bytes | None = None,
+        payload: bytes | Part | None = None,
         producer: Producer | None = None,
         event: bytes | None = None,
     ) -> None:
         """Add a row to the entry that was entered last."""
+        size = 0
         if event is not None:
             self.events[len(self.kinds)] = event
-            self.byte_count += len(event)
+            size += len(event)
         self.indexes.append(index)
         self.kinds.append(kind)
         self.streams.append(stream)
@@ -110,5 +133,7 @@ class Journal:
         self.records.append(record)
         self.payloads.append(payload)
         self.producers.append(producer)
-        if payload is not None:
-            self.byte_count += len(payload)
+        if type(payload) is bytes:
+            size += len(payload)
+        self.byte_count += size
+        self.gauge.count += size + ROW_BYTES

@@ -5,16 +5,22 @@ A binary append is one message; a JSON append is one message per value.
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+from .part import Part
+
+Payload = bytes | Part
 
 
 class Messages:
     """Consecutive messages that begin at the offset `start`."""
 
-    __slots__ = ("append_ends", "ends", "payloads", "start")
+    __slots__ = ("append_ends", "ends", "has_parts", "payloads", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
-        self.payloads: list[bytes] = []
+        self.payloads: list[Payload] = []
+        self.has_parts = False  # whether some are not in memory themselves
         self.ends = array("Q")
         self.append_ends: array[int] | None = None  # None while every append was one message
 
@@ -23,7 +29,7 @@ class Messages:
         """The offset after the last message."""
         return self.ends[-1] if self.ends else self.start
 
-    def add(self, payloads: tuple[bytes, ...]) -> int:
+    def add(self, payloads: Sequence[Payload]) -> int:
         """Add the messages of one append and return the offset after them."""
         ends = self.ends
         if not ends and len(payloads) == 1:
@@ -43,7 +49,7 @@ class Messages:
             self.append_ends.append(end)
         return end
 
-    def add_batch(self, payloads: tuple[bytes, ...], counts: tuple[int, ...]) -> int:
+    def add_batch(self, payloads: Sequence[Payload], counts: tuple[int, ...]) -> int:
         """Add the messages of several appends, so many each, and return the offset after them."""
         end, first = self.end, 0
         for count in counts:
@@ -60,6 +66,8 @@ class Messages:
             if self.append_ends is not None:
                 ends = self.append_ends[bisect_right(self.append_ends, offset) :]
                 self.append_ends = ends or None  # with nothing left, `add` begins as with a new stream
+            if self.has_parts:
+                self.has_parts = any(type(payload) is Part for payload in self.payloads)
         self.start = max(self.start, offset)
         return count
 
@@ -84,7 +92,7 @@ class Messages:
         """The ends of the messages that lie between the offset and the limit."""
         return self.ends[bisect_right(self.ends, offset) : bisect_right(self.ends, limit)]
 
-    def read(self, offset: int, limit: int, bytes_max: int, whole: bool, into: list[bytes]) -> int:
+    def read(self, offset: int, limit: int, bytes_max: int, whole: bool, into: list[Payload]) -> int:
         """Add what lies between offset and limit to `into`, about `bytes_max` of it; return where it ends.
 
         With `whole`, messages are not cut for size, and one is taken however large it is if `into` is empty.

@@ -97,6 +97,27 @@ class Trimmed(Outcome):
     earliest: int
 
 
+class Undeleted(Outcome):
+    """A stream is back as it was."""
+
+    incarnation: str
+    tail: int
+    closed: bool
+    deadline: int | None
+
+
+class CutMade(Outcome):
+    """The entry at this position ends at a cut."""
+
+    position: int
+
+
+class Done(Outcome):
+    """What the store has was taken note of: up to this cut, or at this position."""
+
+    position: int
+
+
 class Renewed(Outcome):
     """A stream's window was moved."""
 
@@ -225,4 +246,7 @@ AnyOutcome = (
     | Trimmed
     | Renewed
     | Ignored
+    | Undeleted
+    | CutMade
+    | Done
 )

@@ -21,7 +21,7 @@ def decide_publish(stream: Stream, command: PublishSnapshot) -> SnapshotPublishe
         return refused("snapshot_conflict", f"the stream ends at {stream.tail}", stream)
     if visible is not None and offset < visible.offset:
         return refused("snapshot_conflict", f"there is a newer snapshot, at {visible.offset}", stream)
-    if not stream.is_boundary(offset):
+    if command.record is None and not stream.is_boundary(offset):
         return refused("invalid_offset", "no message begins or ends at this offset", stream)
     return None
 
@@ -37,7 +37,7 @@ def decide_trim(stream: Stream, command: Trim) -> Trimmed | Refused | None:
         return refused("snapshot_conflict", f"the stream already begins at {stream.earliest}", stream)
     if offset == stream.earliest:
         return trimmed(stream)
-    if not stream.is_boundary(offset):
+    if command.record is None and not stream.is_boundary(offset):
         return refused("invalid_offset", "no message begins or ends at this offset", stream)
     return None
 

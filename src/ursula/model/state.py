@@ -12,25 +12,35 @@ from . import events
 from .append import (
     bucket_not_found,
     decide_append,
+    message_count,
     write,
 )
 from .attributes import NO_ATTRIBUTES
+from .bucket import Bucket
+from .changes import Key, RowKind
 from .commands import (
     AnyCommand,
     Append,
+    Collect,
     Create,
     CreateBucket,
     Delete,
     DeleteBucket,
     Expire,
+    FlushBegin,
+    Flushed,
+    Merge,
     PublishSnapshot,
     Renew,
     SetAttributes,
+    StoredSegment,
     Trim,
+    Undelete,
 )
 from .contents import Contents
 from .create import created, decide_create
-from .journal import Kind
+from .graves import Grave
+from .journal import Journal, Kind
 from .media_type import JSON
 from .outcomes import (
     AnyOutcome,
@@ -39,21 +49,37 @@ from .outcomes import (
     BucketCreated,
     BucketDeleted,
     Created,
+    CutMade,
+    Done,
     Ended,
     Ignored,
     Refused,
     Renewed,
     Snapshot,
+    Undeleted,
 )
+from .rows import decode_stream, encode_stream, read_row
 from .snapshot import decide_publish, decide_trim, published, trimmed
-from .stream import Bucket, Stream
+from .stored import Replaced
+from .stream import Stream
+
+REFS_MAX = 16
+"""With more than these a stream looks for some that lead to the same segment."""
 
 
 class State(Contents):
     """The contents of a group, and how commands change them."""
 
+    def __init__(self, group: int) -> None:
+        super().__init__(group)
+        self._cutting = False
+        self.settled: list[dict[Key, None]] = []  # keys whose rows are stored, for the engine to look after
+        self.settled_parts: list[tuple[str, Journal]] = []  # parts of journals that are stored
+
     def begin(self, position: int, at: int) -> None:
         """Go to the next log entry. Time never runs backwards, whatever the proposer's clock says."""
+        if self._cutting:
+            self.make_cut()
         self.position = position
         self.at = max(self.at, at)
 
@@ -94,7 +120,58 @@ class State(Contents):
             if stream.deadline_after(command.seen_at) == stream.deadline:
                 return Renewed(stream.deadline or 0)
             return None
+        if isinstance(command, Undelete):
+            grave = self._revivable(command)
+            return grave if isinstance(grave, Refused) else None
         return self._undeletable(command) if isinstance(command, DeleteBucket) else None
+
+    def make_cut(self) -> None:
+        """End the entry begun last: what comes now is after the cut. Does nothing if it is none."""
+        if not self._cutting:
+            return
+        self._cutting = False
+        self.cut = self.position
+        self.changes.seal(self.cut)
+        self.sealed_parts.append((self.cut, self.parts))
+        self.parts = []
+
+    # Before a change
+
+    def _touch(self, bucket: str, stream: Stream) -> None:
+        """A stream is about to change."""
+        if stream.changed <= self.cut:
+            self.changes.note((RowKind.STREAM, bucket, stream.name))
+        stream.changed = self.position
+
+    def _enter(self, bucket: Bucket) -> Journal:
+        """The bucket's journal, ready for rows of the entry begun last."""
+        journal = bucket.journal
+        if journal.position == self.position:
+            return journal
+        if journal.position <= self.cut:
+            if len(journal):
+                bucket.parts.append(journal)
+            journal = bucket.journal = Journal(self.gauge)
+            self.parts.append((bucket.name, journal))
+        journal.enter(self.position, self.at)
+        return journal
+
+    def _refer(self, stream: Stream) -> None:
+        """A stream is about to get its first message after a cut."""
+        refs = stream.refs
+        if refs is not None and len(refs) >= 3 * REFS_MAX:
+            stream.keep_refs(self._needed_refs(stream))
+        stream.refer(self.position)
+
+    def _needed_refs(self, stream: Stream) -> list[int]:
+        """Which refs lead to a segment of their own, or to none yet; by number."""
+        needed, before = [], None
+        for number, position in enumerate(stream.refs[1::3] if stream.refs is not None else ()):
+            segment = self.segments.at(position)
+            if segment is None or segment is not before:
+                needed.append(number)
+            before = segment
+        return needed
 
     # One function per command
 
@@ -104,8 +181,11 @@ class State(Contents):
             return stream  # type: ignore[return-value]
         bucket = self.buckets[command.bucket]
         if bucket.journal.position != self.position:
-            bucket.journal.enter(self.position, self.at)
-        write(bucket, stream, command, index, self.at, command.counts)
+            self._enter(bucket)
+        if stream.changed <= self.cut:
+            self.changes.note((RowKind.STREAM, command.bucket, stream.name))
+        stream.changed = self.position
+        self._write(bucket, stream, command, index, command.counts)
         producer = command.producer
         if command.close:
             self._close(bucket, stream, command, index)
@@ -114,19 +194,37 @@ class State(Contents):
             outcome.epoch, outcome.seq = producer.epoch, producer.seq
         if stream.media_type == JSON:
             outcome.record_next = stream.next_record
-            outcome.record_start = outcome.record_next - len(command.messages)
+            outcome.record_start = outcome.record_next - message_count(command)
         return outcome
+
+    def _write(
+        self,
+        bucket: Bucket,
+        stream: Stream,
+        command: Append | Create,
+        index: int,
+        counts: tuple[int, ...] = (),
+    ) -> None:
+        """Add messages to a stream, in memory or by name."""
+        if command.body is not None:
+            self.stored.bodies.append((self.position, command.body.blob))
+        if stream.referred <= self.cut and (command.messages or command.body is not None):
+            self._refer(stream)
+        write(bucket, stream, command, index, self.at, counts)
 
     def _create(self, command: Create, index: int) -> AnyOutcome:
         plan = decide_create(self.buckets, command)
         if isinstance(plan, Created | Refused):
             return plan
         bucket = self.buckets.get(command.bucket) or self._add_bucket(command.bucket)
+        self.changes.note((RowKind.STREAM, command.bucket, command.stream))
         stream = Stream(command.stream, f"{self.group}-{self.position}-{index}", plan.content_type, self.at)
+        stream.changed = self.position
         stream.set_lifetime(plan.ttl_seconds, plan.expires_at, self.at)
         if plan.parent is not None:
             stream.fork = command.fork
-            stream.branch_from(plan.parent, plan.fork_offset)
+            self._touch(command.bucket, plan.parent)
+            stream.branch_from(plan.parent, plan.fork_offset, plan.fork_record)
             if stream.snapshot is not None:
                 self.blobs[stream.snapshot.blob] += 1
         if command.attributes is not None and command.attributes != NO_ATTRIBUTES:
@@ -134,14 +232,15 @@ class State(Contents):
         bucket.streams[command.stream] = stream
         bucket.names.add(command.stream)
         self.stream_count += 1
-        bucket.journal.enter(self.position, self.at)
         kind = Kind.CREATE if plan.parent is None else Kind.FORK
-        bucket.journal.add(index, kind, stream, stream.tail, event=events.creation(command, stream))
-        if command.messages:
-            write(bucket, stream, command, index, self.at)
+        journal = self._enter(bucket)
+        journal.add(index, kind, stream, stream.tail, event=events.creation(command, stream))
+        written = message_count(command)
+        if written:
+            self._write(bucket, stream, command, index)
         if command.close:
             self._close(bucket, stream, command, index)
-        return created(stream, new=True, written=len(command.messages))
+        return created(stream, new=True, written=written)
 
     def _close(self, bucket: Bucket, stream: Stream, command: Append | Create, index: int) -> None:
         stream.closed = True
@@ -163,7 +262,8 @@ class State(Contents):
         return None
 
     def _add_bucket(self, name: str) -> Bucket:
-        bucket = self.buckets[name] = Bucket(name, self.position, self.at)
+        self.changes.note((RowKind.BUCKET, name, ""))
+        bucket = self.buckets[name] = Bucket(name, self.position, self.at, self.gauge, self.unparked)
         self.bucket_names.add(name)
         return bucket
 
@@ -171,6 +271,7 @@ class State(Contents):
         refusal = self._undeletable(command)
         if refusal is not None:
             return refusal
+        self.changes.note((RowKind.BUCKET, command.bucket, ""))
         del self.buckets[command.bucket]
         self.bucket_names.remove(command.bucket)
         return BucketDeleted(command.bucket)
@@ -179,7 +280,7 @@ class State(Contents):
         bucket = self.buckets.get(command.bucket)
         if bucket is None:
             return bucket_not_found(command.bucket)
-        if bucket.streams:
+        if not bucket.is_empty:
             count = len(bucket.names)
             return Refused("bucket_not_empty", f"the bucket has {count} streams: delete them first")
         return None
@@ -203,7 +304,10 @@ class State(Contents):
         if outcome is not None:
             return outcome
         bucket = self.buckets[command.bucket]
-        bucket.journal.enter(self.position, self.at)
+        if isinstance(command, PublishSnapshot) and self._too_old(command.made_at):
+            return Refused("unavailable", "the snapshot took too long to be published: its bytes may be gone")
+        self._enter(bucket)
+        self._touch(command.bucket, stream)
         if isinstance(command, PublishSnapshot):
             return self._publish(bucket, stream, command, index)
         if isinstance(command, Trim):
@@ -218,7 +322,7 @@ class State(Contents):
         visible = stream.snapshot
         is_visible = visible is not None and visible.offset == command.offset
         if not is_visible:
-            self.blobs[command.blob] = self.blobs.get(command.blob, 0) + 1
+            self._show_blob(command.blob)
             self._hide_snapshot(stream)
             stream.snapshot = Snapshot(
                 command.offset, command.blob, command.content_type, command.size, command.digest
@@ -232,7 +336,8 @@ class State(Contents):
     def _trim(
         self, bucket: Bucket, stream: Stream, command: Trim | PublishSnapshot, index: int
     ) -> AnyOutcome:
-        stream.trim(command.offset)
+        record = stream.record_at(command.offset) if command.record is None else command.record
+        stream.trim(command.offset, record, self.at)
         bucket.journal.add(index, Kind.TRIM, stream, command.offset, event=events.trim(command))
         return trimmed(stream)
 
@@ -244,7 +349,19 @@ class State(Contents):
         self.blobs[blob] -= 1
         if not self.blobs[blob]:
             del self.blobs[blob]
-            self.released.append(blob)
+            self._replace(f"blobs/{blob}")
+
+    def _show_blob(self, blob: str) -> None:
+        self.blobs[blob] = self.blobs.get(blob, 0) + 1
+        key = f"blobs/{blob}"
+        if key in self.stored.replaced:
+            self.changes.note((RowKind.REPLACED, key, ""))
+            del self.stored.replaced[key]
+
+    def _replace(self, key: str) -> None:
+        """Nothing needs an object of the store any more."""
+        self.changes.note((RowKind.REPLACED, key, ""))
+        self.stored.replaced[key] = Replaced(self.position, self.at)
 
     def _delete(self, command: Delete, index: int) -> AnyOutcome:
         stream = self.visible(command.bucket, command.stream, command.incarnation)
@@ -266,6 +383,7 @@ class State(Contents):
         stream = self._renewable(command)
         if stream is None:
             return Ignored()
+        self._touch(command.bucket, stream)
         stream.renew(command.seen_at)
         return Renewed(stream.deadline or 0)
 
@@ -282,8 +400,11 @@ class State(Contents):
 
     def _end(self, bucket_name: str, stream: Stream, kind: Kind, index: int) -> Ended:
         bucket = self.buckets[bucket_name]
-        bucket.journal.enter(self.position, self.at)
-        bucket.journal.add(index, kind, stream, stream.tail)
+        self._enter(bucket).add(index, kind, stream, stream.tail)
+        self._touch(bucket_name, stream)
+        self.changes.note((RowKind.GRAVE, bucket_name, stream.name))
+        grave = Grave(stream.incarnation, self.at, encode_stream(stream), stream)
+        self.graves.add(bucket_name, stream.name, grave)
         stream.gone = True
         stream.deadline = None
         bucket.names.remove(stream.name)
@@ -295,13 +416,134 @@ class State(Contents):
         """Forget a stream that nobody sees or forks any more, and then perhaps its parent."""
         ended: Stream | None = stream
         while ended is not None and ended.gone and ended.fork_count == 0:
+            self._touch(bucket.name, ended)
             del bucket.streams[ended.name]
+            self.unparked.pop(ended, None)
             self.stream_count -= 1
             parent = ended.parent
             if parent is not None:
                 parent.fork_count -= 1
-                parent.trim(parent.earliest)
+                parent.drop_trimmed()
             ended = parent
+
+    # Coming back
+
+    def _revivable(self, command: Undelete) -> Grave | Refused:
+        """What is left of the stream that is to come back, or why it cannot."""
+        name = command.stream
+        taken = self.find(command.bucket, name)
+        grave = self.graves.find(command.bucket, name, command.incarnation)
+        if taken is not None and (not taken.gone or grave is None or taken.incarnation != grave.incarnation):
+            return Refused("stream_exists", f"the name {name!r} is taken", taken.incarnation)
+        if grave is None:
+            return Refused("stream_not_found", f"nothing is kept of a stream {name!r}")
+        parent = read_row(grave.row).parent
+        if parent is not None and taken is None:
+            source = self.find(command.bucket, parent[0])
+            if source is None or source.incarnation != parent[1]:
+                message = f"it is a fork of {parent[0]!r}, which is gone too: bring that back first"
+                return Refused("stream_not_found", message)
+        return grave
+
+    def _undelete(self, command: Undelete, index: int) -> AnyOutcome:
+        grave = self._revivable(command)
+        if isinstance(grave, Refused):
+            return grave
+        bucket = self.buckets.get(command.bucket) or self._add_bucket(command.bucket)
+        self.changes.note((RowKind.STREAM, command.bucket, command.stream))
+        self.changes.note((RowKind.GRAVE, command.bucket, command.stream))
+        self.graves.remove(command.bucket, command.stream, grave)
+        stream = self._revive(bucket, command.stream, grave)
+        if stream.snapshot is not None:
+            self._show_blob(stream.snapshot.blob)
+        if stream.expires_at is not None and stream.expires_at <= self.at:
+            stream.expires_at = stream.deadline = None
+        stream.renew(self.at)
+        bucket.names.add(stream.name)
+        self._enter(bucket).add(index, Kind.UNDELETE, stream, stream.tail)
+        return Undeleted(stream.incarnation, stream.tail, stream.closed, stream.deadline)
+
+    def _revive(self, bucket: Bucket, name: str, grave: Grave) -> Stream:
+        """The stream as it was: what forks kept of it, or made from its row."""
+        stream = decode_stream(name, grave.row)
+        kept = bucket.streams.get(name)
+        if kept is not None:
+            kept.gone, kept.snapshot, kept.deadline = False, stream.snapshot, stream.deadline
+            kept.changed = self.position
+            return kept
+        stream.changed = self.position
+        if grave.stream is not None:  # what the store does not have yet
+            stream.messages, stream.record_base = grave.stream.messages, grave.stream.record_base
+        parent = read_row(grave.row).parent
+        source = bucket.find(parent[0]) if parent is not None else None
+        if source is not None:
+            self._touch(bucket.name, source)
+            stream.parent = source
+            source.fork_count += 1
+        bucket.streams[name] = stream
+        self.stream_count += 1
+        return stream
+
+    # The store
+
+    def _flush_begin(self, command: FlushBegin, index: int) -> AnyOutcome:
+        self._cutting = True
+        return CutMade(self.position)
+
+    def _flushed(self, command: Flushed, index: int) -> AnyOutcome:
+        stored = self.stored
+        if command.start != stored.flushed or self._too_old(command.made_at):
+            return Ignored()
+        stored.flushed = command.cut
+        stored.ahead = None
+        if command.segment is not None:
+            self._add_segment(command.segment)
+        if command.state.is_base:
+            for replaced in stored.chain:
+                self._replace(replaced.key)
+            stored.chain = (command.state,)
+        else:
+            stored.chain += (command.state,)
+        for position, blob in stored.bodies:
+            if position <= command.cut:
+                self._replace(f"blobs/{blob}")
+        stored.bodies = [body for body in stored.bodies if body[0] > command.cut]
+        self.settled += self.changes.settle(command.cut)
+        for cut, parts in self.sealed_parts:
+            if cut <= command.cut:
+                self.settled_parts += parts
+        self.sealed_parts = [sealed for sealed in self.sealed_parts if sealed[0] > command.cut]
+        return Done(command.cut)
+
+    def _merge(self, command: Merge, index: int) -> AnyOutcome:
+        if not self.segments.are_neighbours(command.inputs) or self._too_old(command.made_at):
+            return Ignored()
+        for key in command.inputs:
+            self.changes.note((RowKind.SEGMENT, key, ""))
+            self.segments.remove(key)
+            self._replace(key)
+        if command.output is not None:
+            self._add_segment(command.output)
+        return Done(self.position)
+
+    def _collect(self, command: Collect, index: int) -> AnyOutcome:
+        self.stored.horizon = max(self.stored.horizon, command.horizon)
+        for bucket, name, grave in self.graves.before(command.horizon):
+            self.changes.note((RowKind.GRAVE, bucket, name))
+            self.graves.remove(bucket, name, grave)
+        for key, replaced in list(self.stored.replaced.items()):
+            if replaced.at < command.horizon and replaced.position <= command.manifest:
+                self.changes.note((RowKind.REPLACED, key, ""))
+                del self.stored.replaced[key]
+        return Done(self.position)
+
+    def _add_segment(self, segment: StoredSegment) -> None:
+        self.changes.note((RowKind.SEGMENT, segment.key, ""))
+        self.segments.add(segment)
+
+    def _too_old(self, made_at: int | None) -> bool:
+        """Whether an object that is named only now may have been collected already."""
+        return made_at is not None and made_at < self.stored.horizon
 
 
 _APPLY: dict[type, Callable[[State, Any, int], AnyOutcome]] = {
@@ -315,4 +557,9 @@ _APPLY: dict[type, Callable[[State, Any, int], AnyOutcome]] = {
     SetAttributes: State._change,
     PublishSnapshot: State._change,
     Trim: State._change,
+    Undelete: State._undelete,
+    FlushBegin: State._flush_begin,
+    Flushed: State._flushed,
+    Merge: State._merge,
+    Collect: State._collect,
 }

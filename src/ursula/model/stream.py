@@ -1,18 +1,27 @@
-"""A stream and a bucket: the records that commands change and reads look at."""
+"""A stream: the record that commands change and reads look at.
 
+Its newest messages are in memory, from the offset `messages.start` on. Where older ones lie it tells by
+positions of the log, never by files: `refs` has one (offset, position, record) for the first append after
+each cut, and the table of segments leads on from there.
+"""
+
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from sys import intern
+from typing import NamedTuple
 
 from msgspec import Struct
-from sortedcontainers import SortedList
 
 from .commands import ForkPoint
-from .journal import Journal
 from .media_type import JSON, media_type_of
-from .messages import Messages
+from .messages import Messages, Payload
 from .outcomes import Snapshot
 
 MICROSECONDS = 1_000_000
+
+TRIM_MEMORY_SECONDS = 3600
+"""Beginnings of a stream that are closer to each other than this are remembered as one."""
 
 
 class ProducerState(Struct, gc=False):
@@ -21,6 +30,15 @@ class ProducerState(Struct, gc=False):
     epoch: int
     seq: int
     next_offset: int
+    next_record: int
+
+
+class Ref(NamedTuple):
+    """Where a stretch of a stream begins: its offset, the log position of that append, its first ordinal."""
+
+    offset: int
+    position: int
+    record: int
 
 
 class Stream:
@@ -28,6 +46,7 @@ class Stream:
 
     __slots__ = (
         "attributes",
+        "changed",
         "closed",
         "closed_by",
         "content_type",
@@ -35,9 +54,11 @@ class Stream:
         "deadline",
         "earliest",
         "expires_at",
+        "first_record",
         "fork",
         "fork_count",
         "fork_offset",
+        "fork_record",
         "gone",
         "incarnation",
         "last_write_at",
@@ -47,9 +68,12 @@ class Stream:
         "parent",
         "producers",
         "record_base",
+        "referred",
+        "refs",
         "snapshot",
         "stream_seq",
         "tail",
+        "trimmed",
         "ttl_seconds",
     )
 
@@ -73,11 +97,17 @@ class Stream:
         self.fork: ForkPoint | None = None
         self.parent: Stream | None = None
         self.fork_offset = 0
+        self.fork_record = 0
         self.fork_count = 0
         self.gone = False
         self.earliest = 0
+        self.first_record = 0
+        self.trimmed: tuple[int, int, int] | None = None
         self.snapshot: Snapshot | None = None
         self.attributes: bytes | None = None
+        self.changed = -1
+        self.referred = -1
+        self.refs: array[int] | None = None
 
     @property
     def is_json(self) -> bool:
@@ -105,22 +135,94 @@ class Stream:
             return self.deadline
         return max(self.deadline or 0, at + self.ttl_seconds * MICROSECONDS)
 
-    def branch_from(self, parent: "Stream", offset: int) -> None:
-        """Share the parent's bytes up to the offset and go on from there."""
-        self.parent, self.fork_offset = parent, offset
+    def branch_from(self, parent: "Stream", offset: int, record: int) -> None:
+        """Share the parent's bytes up to the offset, so many messages, and go on from there."""
+        self.parent, self.fork_offset, self.fork_record = parent, offset, record
         parent.fork_count += 1
         self.tail = offset
         self.messages = Messages(offset)
-        self.record_base = parent.record_at(offset)
-        self.earliest = parent.earliest
+        self.record_base = record
+        self.earliest, self.first_record = parent.earliest, parent.first_record
         if parent.snapshot is not None and parent.snapshot.offset <= offset:
             self.snapshot = parent.snapshot
 
-    def trim(self, offset: int) -> None:
-        """Begin at the offset from now on. What forks still share is kept until they end."""
-        self.earliest = max(self.earliest, offset)
+    def trim(self, offset: int, record: int, at: int) -> None:
+        """Begin at the offset, with that ordinal. What forks still share is kept until they end."""
+        if offset > self.earliest:
+            self._note_trim(at)
+            self.earliest, self.first_record = offset, record
+        self.drop_trimmed()
+
+    def drop_trimmed(self) -> None:
+        """Let go of what is in memory and lies before the beginning, unless a fork shares it."""
         if self.fork_count == 0 and self.earliest > self.messages.start:
             self.record_base += self.messages.drop_before(self.earliest)
+
+    def _note_trim(self, at: int) -> None:
+        """Remember since when it begins where it does, and an older beginning: see `beginning_before`."""
+        if self.trimmed is None:
+            self.trimmed = (at, 0, 0)
+            return
+        trimmed_at, older_at, older = self.trimmed
+        if trimmed_at - older_at >= TRIM_MEMORY_SECONDS * MICROSECONDS:
+            older_at, older = trimmed_at, self.earliest
+        self.trimmed = (at, older_at, older)
+
+    def beginning_before(self, horizon: int) -> int:
+        """An offset at or before which it began at that time: what is below it was trimmed before."""
+        if self.trimmed is None:
+            return self.earliest
+        trimmed_at, older_at, older = self.trimmed
+        if trimmed_at < horizon:
+            return self.earliest
+        return older if older_at < horizon else 0
+
+    def refer(self, position: int) -> None:
+        """The next message is the first after a cut: note the position that leads to it."""
+        if self.refs is None:
+            self.refs = array("Q")
+        self.refs.extend((self.tail, position, self.next_record))
+        self.referred = position
+
+    def keep_refs(self, numbers: list[int]) -> None:
+        """Forget all refs but these: what they led to is found through the ones before them."""
+        self.refs = array("Q", [part for number in numbers for part in self._ref(number)])
+
+    def ref_at(self, offset: int) -> Ref | None:
+        """Where the stretch begins that holds the byte at the offset."""
+        if self.refs is None:
+            return None
+        offsets = self.refs[0::3]
+        index = bisect_right(offsets, offset) - 1
+        return self._ref(index) if index >= 0 else None
+
+    def ref_of_record(self, record: int) -> Ref | None:
+        """The same for the message with this ordinal."""
+        if self.refs is None:
+            return None
+        index = bisect_right(self.refs[2::3], record) - 1
+        return self._ref(index) if index >= 0 else None
+
+    def end_at(self, position: int) -> int:
+        """Where the stream ended at a position of the log, which must be a cut."""
+        if self.refs is None:
+            return self.tail
+        index = bisect_right(self.refs[1::3], position)
+        return self.refs[3 * index] if 3 * index < len(self.refs) else self.tail
+
+    def _ref(self, index: int) -> Ref:
+        return Ref(*self.refs[3 * index : 3 * index + 3])  # type: ignore[index]
+
+    def drop_stored(self, position: int) -> None:
+        """Let go of the messages up to a cut: the store has them."""
+        end = self.end_at(position)
+        if end > self.messages.start:
+            self.record_base += self.messages.drop_before(end)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is nothing but its row: no message in memory, no tie to another stream."""
+        return not self.messages.payloads and self.parent is None and not self.fork_count and not self.gone
 
     def owner_of(self, offset: int) -> tuple["Stream", int]:
         """The stream in the chain of forks that holds the byte at the offset, and how far it may be read."""
@@ -130,18 +232,37 @@ class Stream:
             stream = stream.parent
         return stream, limit
 
+    def holds(self, offset: int) -> bool:
+        """Whether the messages from the offset on are in memory, or names of blobs."""
+        owner, _ = self.owner_of(offset)
+        return offset >= owner.messages.start
+
     def record_at(self, offset: int) -> int:
-        """How many messages lie before the offset."""
+        """How many messages lie before the offset, which is in memory."""
+        if offset == self.tail:
+            return self.next_record
         owner, _ = self.owner_of(offset)
         return owner.record_base + owner.messages.count_before(offset)
 
+    def holds_record(self, record: int) -> bool:
+        """Whether the message with this ordinal is in memory, or the name of a blob."""
+        owner = self._owner_of_record(record)
+        return record >= owner.record_base
+
     def offset_of(self, record: int) -> int:
-        """Where the message with this ordinal begins; for the next one, the tail."""
+        """Where the message with this ordinal, which is in memory, begins; for the next one, the tail."""
+        if record == self.next_record:
+            return self.tail
+        owner = self._owner_of_record(record)
+        index = record - owner.record_base
+        return owner.messages.ends[index - 1] if index else owner.messages.start
+
+    def _owner_of_record(self, record: int) -> "Stream":
+        """The stream in the chain of forks that has the message with this ordinal."""
         stream = self
-        while record < stream.record_base and stream.parent is not None:
+        while stream.parent is not None and record < stream.fork_record:
             stream = stream.parent
-        index = record - stream.record_base
-        return stream.messages.ends[index - 1] if index else stream.messages.start
+        return stream
 
     def is_boundary(self, offset: int) -> bool:
         """Whether a message begins or ends at the offset."""
@@ -161,7 +282,7 @@ class Stream:
             return offset
         return ends[count - 1] if count <= len(ends) else None
 
-    def read(self, offset: int, bytes_max: int, whole: bool, into: list[bytes]) -> int:
+    def read(self, offset: int, bytes_max: int, whole: bool, into: list[Payload]) -> int:
         """Add about `bytes_max` bytes from the offset on to `into`, across forks; return where they end."""
         if offset >= self.fork_offset:
             return self.messages.read(offset, self.tail, bytes_max, whole, into)
@@ -181,17 +302,3 @@ class Stream:
             chain.append((stream.parent, min(chain[-1][1], stream.fork_offset)))
             stream = stream.parent
         return reversed(chain)
-
-
-class Bucket:
-    """A namespace of streams, with one order for all that happens in it."""
-
-    __slots__ = ("created_at", "journal", "name", "names", "position", "streams")
-
-    def __init__(self, name: str, position: int, at: int) -> None:
-        self.name = name
-        self.position = position
-        self.created_at = at
-        self.streams: dict[str, Stream] = {}
-        self.names: SortedList[str] = SortedList()  # of the streams in sight; text order is byte order
-        self.journal = Journal()

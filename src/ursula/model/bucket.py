@@ -1,0 +1,87 @@
+"""A bucket: a namespace of streams, with one order for all that happens in it.
+
+A stream that is idle is *parked*: kept as the bytes of its row, a third of what it takes as an object, and
+made into one again by whoever asks for it. That is how it is kept and nothing else: no decision knows.
+"""
+
+from collections.abc import Iterator
+
+from sortedcontainers import SortedList
+
+from .journal import Gauge, Journal
+from .rows import decode_stream, encode_stream
+from .stream import Stream
+
+
+class Bucket:
+    """The streams of one name space. `streams` are those that are objects; see `find` for all."""
+
+    __slots__ = (
+        "created_at",
+        "journal",
+        "name",
+        "names",
+        "parked",
+        "parts",
+        "position",
+        "streams",
+        "unparked",
+    )
+
+    def __init__(self, name: str, position: int, at: int, gauge: Gauge, unparked: dict[Stream, str]) -> None:
+        self.name = name
+        self.position = position
+        self.created_at = at
+        self.streams: dict[str, Stream] = {}
+        self.parked: dict[str, bytes] = {}
+        self.unparked = unparked  # of all buckets: those that were asked for and may be parked again
+        self.names: SortedList[str] = SortedList()  # of the streams in sight; text order is byte order
+        self.journal = Journal(gauge)
+        self.parts: list[Journal] = []  # older ones that are still in memory
+
+    def find(self, name: str) -> Stream | None:
+        """The stream at a name, also one that is out of sight."""
+        stream = self.streams.get(name)
+        if stream is None:
+            row = self.parked.pop(name, None)
+            if row is not None:
+                stream = self.streams[name] = decode_stream(name, row)
+                self.unparked[stream] = self.name
+        return stream
+
+    def park(self, stream: Stream) -> None:
+        """Keep an idle stream as its row."""
+        if self.streams.get(stream.name) is stream and stream.is_idle:
+            del self.streams[stream.name]
+            self.parked[stream.name] = encode_stream(stream)
+
+    def row(self, name: str) -> bytes | None:
+        """The row of the stream at a name."""
+        parked = self.parked.get(name)
+        if parked is not None:
+            return parked
+        stream = self.streams.get(name)
+        return None if stream is None else encode_stream(stream)
+
+    def all_names(self) -> Iterator[str]:
+        """The names of all streams, also of those out of sight, in no order that means anything."""
+        yield from self.streams
+        yield from self.parked
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no stream at all."""
+        return not self.streams and not self.parked
+
+    def all_parts(self) -> list[Journal]:
+        """The journal, oldest part first."""
+        return [*self.parts, self.journal]
+
+    def forget_part(self, part: Journal) -> None:
+        """Let go of a part of the journal: the store has it."""
+        part.gauge.count -= part.held_bytes
+        if part is self.journal:
+            self.journal = Journal(part.gauge)
+            self.journal.position = part.position
+        elif part in self.parts:
+            self.parts.remove(part)

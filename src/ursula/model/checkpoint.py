@@ -1,0 +1,182 @@
+"""The state as rows, and back: what a flush stores beside the messages, and what a start begins with.
+
+A row is found by its key (see changes.py). Layout of each: a msgpack array; a stream's is in rows.py, a
+bucket's is (version, position, created_at), a segment's and a replaced object's are their fields, and a
+grave's is in graves.py. The group has one row of its own, with everything that is not of that kind.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import msgspec
+
+from .bucket import Bucket
+from .changes import Key, RowKind
+from .commands import StoredSegment
+from .rows import RowUnreadable, read_row
+from .state import State
+from .stored import GROUP_ROW_VERSION, GroupRow, Replaced
+
+BUCKET_ROW_VERSION = 1
+
+T = TypeVar("T")
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_bucket = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
+_decode_segment = msgspec.msgpack.Decoder(StoredSegment).decode
+_decode_replaced = msgspec.msgpack.Decoder(Replaced).decode
+_decode_group = msgspec.msgpack.Decoder(GroupRow).decode
+
+
+def row_of(state: State, key: Key) -> bytes | None:
+    """The row of a key as it is now; None if there is none."""
+    kind, first, second = key
+    if kind == RowKind.STREAM:
+        bucket = state.buckets.get(first)
+        return None if bucket is None else bucket.row(second)
+    if kind == RowKind.BUCKET:
+        bucket = state.buckets.get(first)
+        return None if bucket is None else _encode((BUCKET_ROW_VERSION, bucket.position, bucket.created_at))
+    if kind == RowKind.GRAVE:
+        return state.graves.row(first, second)
+    found = state.segments.get(first) if kind == RowKind.SEGMENT else state.stored.replaced.get(first)
+    return None if found is None else _encode(found)
+
+
+def all_keys(state: State) -> Iterator[Key]:
+    """The keys of all rows, for a base; others may change the state while it is walked through."""
+    yield from [(RowKind.SEGMENT, segment.key, "") for segment in state.segments]
+    yield from [(RowKind.REPLACED, key, "") for key in state.stored.replaced]
+    yield from [(RowKind.GRAVE, *name) for name in state.graves.by_name]
+    for bucket in list(state.buckets.values()):
+        yield (RowKind.BUCKET, bucket.name, "")
+        for name in list(bucket.all_names()):
+            yield (RowKind.STREAM, bucket.name, name)
+
+
+def group_row(state: State) -> bytes:
+    """What a group has beside its rows, as it is now."""
+    stored = state.stored
+    return _encode(
+        GroupRow(
+            GROUP_ROW_VERSION,
+            state.group,
+            state.position,
+            state.at,
+            stored.flushed,
+            stored.horizon,
+            stored.chain,
+            stored.bodies,
+        )
+    )
+
+
+class Loader:
+    """Puts a state together from its rows: first a base, then what changed, in order."""
+
+    def __init__(self, group: bytes) -> None:
+        row = _read(_decode_group, group)
+        if row.version != GROUP_ROW_VERSION:
+            raise RowUnreadable(f"the state has version {row.version}, and this server reads version 1")
+        self.state = state = State(row.group)
+        state.position = state.cut = row.position
+        state.at = row.at
+        stored = state.stored
+        stored.flushed, stored.horizon = row.flushed, row.horizon
+        stored.chain, stored.bodies = row.chain, row.bodies
+        self.deadlines: list[tuple[str, str]] = []
+        self._linked: list[tuple[str, str]] = []
+
+    def add(self, kind: int, first: str, second: str, row: bytes | None) -> None:
+        """One row; without bytes, it is gone."""
+        state = self.state
+        if kind == RowKind.STREAM:
+            bucket = state.buckets.get(first)
+            if bucket is None:
+                if row is None:
+                    return  # its bucket is gone too
+                bucket = self._bucket(first, 0, 0)
+            if row is None:
+                bucket.parked.pop(second, None)
+            else:
+                bucket.parked[second] = row
+        elif kind == RowKind.BUCKET:
+            if row is None:
+                state.buckets.pop(first, None)
+            else:
+                _, position, created_at = _read(_decode_bucket, row)
+                bucket = state.buckets.get(first) or self._bucket(first, position, created_at)
+                bucket.position, bucket.created_at = position, created_at
+        elif kind == RowKind.SEGMENT:
+            if state.segments.get(first) is not None:
+                state.segments.remove(first)
+            if row is not None:
+                state.segments.add(_read(_decode_segment, row))
+        elif kind == RowKind.REPLACED:
+            state.stored.replaced.pop(first, None)
+            if row is not None:
+                state.stored.replaced[first] = _read(_decode_replaced, row)
+        elif kind == RowKind.GRAVE:
+            for grave in state.graves.by_name.get((first, second), [])[:]:
+                state.graves.remove(first, second, grave)
+            if row is not None:
+                state.graves.load(first, second, row)
+        else:
+            raise RowUnreadable(f"the state has a row of kind {kind}, which this server does not know")
+
+    def finish(self) -> Iterator[None]:
+        """Tie everything together, a step at a time."""
+        state = self.state
+        for name, bucket in state.buckets.items():
+            hidden = set()
+            for stream, row in bucket.parked.items():
+                if self._look(name, stream, row):
+                    hidden.add(stream)
+                yield
+            bucket.names.update(stream for stream in bucket.parked if stream not in hidden)
+            state.bucket_names.add(name)
+            state.stream_count += len(bucket.parked)
+            yield
+        for name, stream in self._linked:
+            self._link(state.buckets[name], stream)
+            yield
+        state.unparked.clear()
+
+    def _bucket(self, name: str, position: int, created_at: int) -> Bucket:
+        state = self.state
+        bucket = state.buckets[name] = Bucket(name, position, created_at, state.gauge, state.unparked)
+        return bucket
+
+    def _look(self, bucket: str, stream: str, row: bytes) -> bool:
+        """Note what others must know of a stream; whether it is out of sight."""
+        fields = read_row(row)
+        if fields.parent is not None or fields.gone:
+            self._linked.append((bucket, stream))
+        if fields.deadline is not None:
+            self.deadlines.append((bucket, stream))
+        if fields.snapshot is not None:
+            blob = fields.snapshot[1]
+            self.state.blobs[blob] = self.state.blobs.get(blob, 0) + 1
+        return fields.gone
+
+    def _link(self, bucket: Bucket, name: str) -> None:
+        """Make a stream that has a source, or is out of sight, an object again."""
+        row = bucket.row(name)
+        parent = read_row(row).parent if row is not None else None
+        stream = bucket.find(name)
+        if stream is None or parent is None:
+            return
+        source = bucket.find(parent[0])
+        if source is None or source.incarnation != parent[1]:
+            raise RowUnreadable(
+                f"the stream {name!r} is a fork of {parent[0]!r}, which the state does not have"
+            )
+        stream.parent = source
+        source.fork_count += 1
+
+
+def _read(decode: Callable[[bytes], T], row: bytes) -> T:
+    try:
+        return decode(row)
+    except msgspec.MsgspecError as error:
+        raise RowUnreadable(f"a row of the state cannot be read: {error}") from None
