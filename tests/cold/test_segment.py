@@ -162,6 +162,21 @@ def test_json_events_shrink_to_a_fifth() -> None:
     assert segment.payload_bytes > 5 * segment.data.size
 
 
+def test_columns_without_a_value_are_stored_as_every_reader_understands_them() -> None:
+    segment = encode_segment(one_stream([b"abc"]), 0, 0, 9)
+    row_group = footer_of(segment).metadata.row_group(0)
+    chunks = [row_group.column(number) for number in range(row_group.num_columns)]
+    empty = [chunk for chunk in chunks if chunk.statistics and chunk.statistics.null_count == 1]
+    assert {chunk.path_in_schema for chunk in empty} >= {
+        "producer_id",
+        "producer_epoch",
+        "producer_seq",
+        "event",
+    }
+    assert not any("DELTA" in encoding for chunk in empty for encoding in chunk.encodings)
+    assert [chunk.path_in_schema for chunk in chunks if chunk.statistics is None] == ["payload"]
+
+
 def test_any_flipped_bit_of_a_row_group_is_noticed() -> None:
     segment = encode_segment(table_of(mixed_rows(2, 60)), 0, 0, 9, row_group_rows=30)
     footer = footer_of(segment)

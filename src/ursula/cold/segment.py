@@ -40,18 +40,10 @@ _MAGIC = b"PAR1"
 _TRAILER_BYTES = 8
 _NAMES = ("bucket", "stream", "incarnation")
 _SORT_COLUMNS = (*_NAMES, "offset", "position", "index")
-_DICTIONARY_COLUMNS = ["bucket", "stream", "incarnation", "kind", "content_type", "producer_id"]
-_DELTA_COLUMNS = (
-    "group",
-    "offset",
-    "next_offset",
-    "record",
-    "position",
-    "index",
-    "appended_at",
-    "producer_epoch",
-    "producer_seq",
-)
+_DICTIONARY_COLUMNS = [*_NAMES, "kind", "content_type", "producer_id", "group", "producer_epoch"]
+_DELTA_COLUMNS = ("offset", "next_offset", "position", "index", "appended_at")
+"""Not those of which a row group may have only nulls: several readers fail at such a page."""
+
 _BUFFER_BYTES = 4 << 20
 
 Key = tuple[str, str, str, int]
