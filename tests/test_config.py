@@ -55,6 +55,20 @@ def test_the_defaults_are_those_of_the_protocol() -> None:
     assert settings.limits.inflight_bytes == 256 * 1024 * 1024
 
 
+def test_the_defaults_of_the_store_are_those_of_the_protocol() -> None:
+    cold = Settings().cold
+    assert (cold.backend, cold.root, cold.shared_fs, cold.keep_trimmed) == ("fs", "./data/cold", False, False)
+    assert (cold.flush_size, cold.flush_interval) == (8 << 20, 60.0)
+    assert (cold.max_hot_bytes, cold.cache_bytes, cold.keep_replaced) == (256 << 20, 256 << 20, 86400.0)
+    assert Settings().limits.spool_bytes == 8 << 30
+
+
+def test_objects_lie_in_the_data_folder_unless_it_is_said_where() -> None:
+    assert from_toml("[server]\ndata_dir = '/a'").settings.cold.root == "/a/cold"
+    assert from_toml("[server]\ndata_dir = '/a'\n[cold]\nroot = '/b'").settings.cold.root == "/b"
+    assert from_toml("[cold]\nbackend = 's3'\ns3_bucket = 'streams'").settings.cold.root == ""
+
+
 def test_flags_win_over_the_environment_which_wins_over_the_file() -> None:
     Path("ursula.toml").write_text("[server]\nnode_id = 2\nlisten = '1.1.1.1:1'\ndata_dir = '/a'\n")
     environ = {"URSULA_SERVER__LISTEN": "2.2.2.2:2", "URSULA_SERVER__DATA_DIR": "/b"}
@@ -190,6 +204,9 @@ def test_anything_else_is_no_duration(written: str) -> None:
         ("limits.sse_bytes", 4097),
         ("http.long_poll", 0.25),
         ("http.long_poll", 90.5),
+        ("cold.keep_replaced", 7200.0),
+        ("cold.cache_bytes", 0),
+        ("cold.keep_trimmed", True),
     ],
 )
 def test_a_shown_value_reads_back_as_itself(name: str, value: float) -> None:
@@ -210,6 +227,59 @@ def test_the_same_text_means_the_same_in_a_file_in_the_environment_and_as_a_flag
     for loaded in sources:
         assert loaded.settings == Settings()
         assert loaded.origins[name] != "default"
+
+
+@pytest.mark.parametrize("written", ["1", "0", "'yes'", "''", "'True'"])
+def test_a_switch_is_true_or_false(written: str) -> None:
+    assert one("cold.keep_trimmed", "true") is one("cold.keep_trimmed", "'true'") is True
+    assert "expected true or false" in refusal(f"[cold]\nkeep_trimmed = {written}")
+
+
+def test_only_the_cache_may_have_no_size() -> None:
+    assert one("cold.cache_bytes", "0") == one("cold.cache_bytes", "'0'") == 0
+    assert "1 or more" in refusal("[cold]\nflush_size = 0")
+    assert "0 or more" in refusal("[cold]\ncache_bytes = false")
+
+
+@pytest.mark.parametrize(
+    "written", ["s3.example.org", "ftp://a", "http://a/b", "https://user:word@a", "http://"]
+)
+def test_an_endpoint_is_a_url_without_a_path(written: str) -> None:
+    assert one("cold.s3_endpoint", "'http://127.0.0.1:8333/'") == "http://127.0.0.1:8333"
+    assert "expected http://host:port or https://host" in refusal(f"[cold]\ns3_endpoint = '{written}'")
+
+
+def test_s3_needs_a_bucket_and_a_key_needs_its_secret() -> None:
+    assert refusal("[cold]\nbackend = 's3'") == ('cold.backend = "s3" needs a bucket: set cold.s3_bucket')
+    assert "need each other" in refusal("[cold]\ns3_access_key_id = 'id'")
+    assert "need each other" in refusal("[cold]\ns3_secret_access_key = 'hush'")
+    assert "needs cold.s3_access_key_id" in refusal("[cold]\ns3_session_token = 'hush'")
+
+
+def test_a_bucket_that_is_not_used_is_warned_about() -> None:
+    (warning,) = from_toml("[cold]\ns3_bucket = 'streams'").warnings
+    assert "objects go to ./data/cold, not to the bucket" in warning
+
+
+def test_a_flush_that_never_gets_large_enough_is_warned_about() -> None:
+    (warning,) = from_toml("[cold]\nflush_size = '1GiB'").warnings
+    assert warning.startswith("cold.flush_size (1GiB) is more than cold.max_hot_bytes (256MiB)")
+
+
+def test_a_secret_is_used_and_never_shown() -> None:
+    keys = "s3_access_key_id = 'id'\ns3_secret_access_key = '$KEY'\ns3_session_token = 'hush'"
+    settings = from_toml(f"[cold]\n{keys}", KEY="hush").settings
+    assert (settings.cold.s3_secret_access_key.text, settings.cold.s3_session_token.text) == ("hush", "hush")
+    assert "hush" not in repr(settings)
+    for name in ("cold.s3_secret_access_key", "cold.s3_session_token"):
+        assert KEYS[name].kind.show(KEYS[name].value(settings)) == "(not shown)"
+
+
+@pytest.mark.parametrize("written", ["['hush']", "'$hush'", '"hush\\u0000"', "{ hush = 1 }"])
+def test_a_wrong_secret_is_not_shown_either(written: str) -> None:
+    message = refusal(f"[cold]\ns3_secret_access_key = {written}")
+    assert message.startswith("cold.s3_secret_access_key (file given.toml): ")
+    assert "hush" not in message
 
 
 def test_origins_are_a_list_in_a_file_and_separated_by_commas_elsewhere() -> None:
@@ -268,9 +338,9 @@ def test_an_unknown_key_that_resembles_nothing_is_refused_with_those_of_its_sect
     assert "known keys are server.node_id, " in refusal("xyzzy = 1")
 
 
-@pytest.mark.parametrize("section", ["cluster", "cold", "xyzzy"])
+@pytest.mark.parametrize("section", ["cluster", "xyzzy"])
 def test_an_unknown_section_is_refused_even_when_it_is_empty(section: str) -> None:
-    known = "known sections are server, http, cors, limits, logging"
+    known = "known sections are server, cold, http, cors, limits, logging"
     assert refusal(f"[{section}]") == f"unknown section [{section}] (file given.toml): {known}"
     assert known in refusal(**{f"URSULA_{section.upper()}__KEY": "1"})
 
@@ -356,8 +426,9 @@ def test_the_page_on_configuration_lists_exactly_the_keys() -> None:
     assert [(name, default.strip("`"), flag.strip("`"), doc) for name, default, flag, doc in rows] == expected
 
 
-def test_the_example_of_the_page_is_valid_and_shows_every_key_with_its_default() -> None:
-    (example,) = re.findall(r"^```toml\n(.+?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+def test_the_examples_of_the_page_are_valid_and_one_shows_every_key_with_its_default() -> None:
+    example, s3 = re.findall(r"^```toml\n(.+?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     loaded = from_toml(example)
     assert loaded.settings == Settings()
     assert {name for name, origin in loaded.origins.items() if origin == "default"} == set()
+    assert from_toml(s3, STREAMS_KEY="id", STREAMS_SECRET="hush").settings.cold.backend == "s3"

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ursula import __version__, logs, terminal
-from ursula.config import FILES_SEARCHED, KEYS, Address, Loaded, StartRefused, load
+from ursula.config import FILES_SEARCHED, KEYS, Address, Loaded, Secret, StartRefused, load
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +170,7 @@ def _as_json(loaded: Loaded) -> dict[str, dict[str, object]]:
     shown = {}
     for name, setting in KEYS.items():
         value = setting.value(loaded.settings)
-        plain = str(value) if isinstance(value, Address | Path) else value
+        plain = str(value) if isinstance(value, Address | Path | Secret) else value
         shown[name] = {"value": plain, "from": loaded.origins[name]}
     return shown
 

@@ -12,7 +12,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -44,6 +44,16 @@ class Address(NamedTuple):
         return f"{host}:{self.port}"
 
 
+@dataclass(frozen=True)
+class Secret:
+    """A text that is used and never shown."""
+
+    text: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        return "(not shown)" if self.text else ""
+
+
 # --- Kinds: how a value is written, read and shown ---------------------------------------------------------
 
 
@@ -55,6 +65,7 @@ class Kind(Generic[T]):
     metavar: str
     read: Callable[[object], T]
     show: Callable[[T], str] = str
+    is_secret: bool = False
 
 
 SIZE_UNITS = {
@@ -74,6 +85,32 @@ def _text(raw: object) -> str:
     if not isinstance(raw, str) or not raw or "\0" in raw:
         raise ValueError
     return raw
+
+
+def _read_optional(raw: object) -> str:
+    return _text(raw) if raw != "" else ""
+
+
+def _read_secret(raw: object) -> Secret:
+    return Secret(_read_optional(raw))
+
+
+def _read_endpoint(raw: object) -> str:
+    if raw != "" and not re.fullmatch(r"https?://[^\s/?#@]+/?", _text(raw)):
+        raise ValueError
+    return str(raw).rstrip("/")
+
+
+def _read_switch(raw: object) -> bool:
+    if isinstance(raw, bool):
+        return raw
+    if raw not in ("true", "false"):
+        raise ValueError
+    return raw == "true"
+
+
+def _show_switch(is_on: bool) -> str:
+    return "true" if is_on else "false"
 
 
 def _whole(raw: object) -> int:
@@ -100,7 +137,13 @@ def _read_size(raw: object) -> int:
     return _read_count(raw)
 
 
+def _read_size_or_none(raw: object) -> int:
+    return 0 if raw in (0, "0") and not isinstance(raw, bool) else _read_size(raw)
+
+
 def _show_size(size: int) -> str:
+    if not size:
+        return "0"
     units = ((unit, factor) for unit, factor in SIZE_UNITS.items() if unit.endswith("iB"))
     return next((f"{size // factor}{unit}" for unit, factor in units if size % factor == 0), str(size))
 
@@ -121,6 +164,8 @@ def _read_duration(raw: object) -> float:
 
 
 def _show_duration(seconds: float) -> str:
+    if seconds % 3600 == 0:
+        return f"{seconds / 3600:g}h"
     return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
 
 
@@ -167,6 +212,13 @@ def choice(*words: str) -> Kind[str]:
 
 COUNT = Kind("a whole number, 1 or more", "NUMBER", _read_count)
 SIZE = Kind('a size in bytes, 1 or more, or with a unit as in "8MiB"', "SIZE", _read_size, _show_size)
+SIZE_OR_NONE = Kind(
+    'a size in bytes, 0 or more, or with a unit as in "8MiB"', "SIZE", _read_size_or_none, _show_size
+)
+TEXT = Kind("a text", "TEXT", _read_optional)
+SECRET = Kind("a text", "TEXT", _read_secret, is_secret=True)
+ENDPOINT = Kind("http://host:port or https://host, without a path", "URL", _read_endpoint)
+SWITCH = Kind("true or false", "true|false", _read_switch, _show_switch)
 DURATION = Kind(
     'a duration in seconds, more than 0 and at most a year, or with a unit as in "500ms", "60s", "5m", "24h"',
     "DURATION",
@@ -222,6 +274,36 @@ class Server:
 
 
 @dataclass(frozen=True)
+class Cold:
+    """Where objects are stored, and when data goes there."""
+
+    backend: str = key("fs", choice("fs", "s3"), "Where objects are stored: local files, or S3 and its like.")
+    root: str = key(
+        "",
+        TEXT,
+        "Folder of the objects, or for s3 the prefix of their names, which may be empty.",
+        shown="data_dir/cold",
+    )
+    shared_fs: bool = key(False, SWITCH, "Whether the folder is one that all nodes of a cluster share.")
+    s3_bucket: str = key("", TEXT, "Bucket of the objects; it must be there.", shown="none")
+    s3_region: str = key("", TEXT, "Region of the bucket.", shown="that of AWS_REGION, else us-east-1")
+    s3_endpoint: str = key("", ENDPOINT, "Where S3 is.", shown="that of AWS")
+    s3_access_key_id: str = key(
+        "", TEXT, "Access key.", shown="that of the environment, the container or the machine, as AWS has it"
+    )
+    s3_secret_access_key: Secret = key("", SECRET, "Secret of the access key; never shown.", shown="none")
+    s3_session_token: Secret = key("", SECRET, "Token of a temporary access key; never shown.", shown="none")
+    flush_size: int = key("8MiB", SIZE, "How many bytes make a flush to the store.")
+    flush_interval: float = key("60s", DURATION, "How old data gets before it is flushed to the store.")
+    max_hot_bytes: int = key(
+        "256MiB", SIZE, "Most bytes that are not yet in the store; beyond it appends get 503."
+    )
+    cache_bytes: int = key("256MiB", SIZE_OR_NONE, "Most bytes of what was read from the store in memory.")
+    keep_replaced: float = key("24h", DURATION, "How long objects that were replaced are kept for readers.")
+    keep_trimmed: bool = key(False, SWITCH, "Whether trimmed and deleted data stays in the store.")
+
+
+@dataclass(frozen=True)
 class Http:
     """How reads are cached and how long live ones last."""
 
@@ -254,6 +336,7 @@ class Limits:
         "4MiB", SIZE, "Most bytes sent over one SSE connection before the client resumes it."
     )
     log_segment_bytes: int = key("64MiB", SIZE, "Size of a segment file of the log.")
+    spool_bytes: int = key("8GiB", SIZE, "Most bytes of temporary files from which feeds are served.")
 
 
 @dataclass(frozen=True)
@@ -276,10 +359,16 @@ class Settings:
     """Everything that can be set; `Settings()` is the defaults."""
 
     server: Server = Server()
+    cold: Cold = Cold()
     http: Http = Http()
     cors: Cors = Cors()
     limits: Limits = Limits()
     logging: Logging = Logging()
+
+    def __post_init__(self) -> None:
+        if self.cold.backend == "fs" and not self.cold.root:
+            root = _show_folder(self.server.data_dir / "cold")
+            object.__setattr__(self, "cold", replace(self.cold, root=root))
 
 
 SECTIONS = {section.name: cast(type[Any], type(section.default)) for section in fields(Settings)}
@@ -358,6 +447,7 @@ def load(config_path: Path | None, environ: Mapping[str, str], flags: Mapping[st
         section, name = one.name.split(".")
         values[section][name] = _value(one, environ)
     settings = Settings(**{section: SECTIONS[section](**values[section]) for section in SECTIONS})
+    _check(settings)
     origins = {name: given[name].origin if name in given else "default" for name in KEYS}
     return Loaded(settings, origins, warnings + _doubts(settings))
 
@@ -445,6 +535,8 @@ def _value(given: Given, environ: Mapping[str, str]) -> object:
     try:
         return kind.read(expanded)
     except ValueError:
+        if kind.is_secret:
+            raise ConfigRefused(f"{given.name} ({given.origin}): expected {kind.expected}") from None
         seen = _quoted(raw) if expanded == raw else f"{_quoted(raw)}, which is {_quoted(expanded)}"
         raise ConfigRefused(f"{given.name} = {seen} ({given.origin}): expected {kind.expected}") from None
 
@@ -453,6 +545,8 @@ def _expanded(raw: object, given: Given, environ: Mapping[str, str]) -> object:
     """The value of the environment variable that `"$NAME"` refers to; anything else as it is."""
     if not isinstance(raw, str) or not re.fullmatch(r"\$[A-Za-z_][A-Za-z0-9_]*", raw):
         return raw
+    if raw[1:] not in environ and KEYS[given.name].kind.is_secret:  # it may not be meant as a name
+        raise ConfigRefused(f"{given.name} ({given.origin}): the environment variable it names is not set")
     if raw[1:] not in environ:
         raise ConfigRefused(
             f"{given.name} = {_quoted(raw)} ({given.origin}): environment variable {raw[1:]} is not set"
@@ -465,11 +559,32 @@ def _quoted(raw: object) -> str:
     return json.dumps(raw, default=str, ensure_ascii=False)
 
 
+def _check(settings: Settings) -> None:
+    """What each key allows and all together do not."""
+    cold = settings.cold
+    if cold.backend == "s3" and not cold.s3_bucket:
+        raise ConfigRefused('cold.backend = "s3" needs a bucket: set cold.s3_bucket')
+    if bool(cold.s3_access_key_id) != bool(cold.s3_secret_access_key.text):
+        raise ConfigRefused("cold.s3_access_key_id and cold.s3_secret_access_key need each other: set both")
+    if cold.s3_session_token.text and not cold.s3_access_key_id:
+        raise ConfigRefused("cold.s3_session_token needs cold.s3_access_key_id: set both")
+
+
 def _doubts(settings: Settings) -> list[str]:
-    limits = settings.limits
-    if limits.append_bytes <= limits.inflight_bytes:
-        return []
-    return [
-        f"limits.append_bytes ({_show_size(limits.append_bytes)}) is more than limits.inflight_bytes "
-        f"({_show_size(limits.inflight_bytes)}): bodies between the two always get 503"
-    ]
+    limits, cold = settings.limits, settings.cold
+    doubts = []
+    if limits.append_bytes > limits.inflight_bytes:
+        doubts.append(
+            f"limits.append_bytes ({_show_size(limits.append_bytes)}) is more than limits.inflight_bytes "
+            f"({_show_size(limits.inflight_bytes)}): bodies between the two always get 503"
+        )
+    if cold.backend == "fs" and cold.s3_bucket:
+        doubts.append(
+            f'cold.s3_bucket is set and cold.backend is "fs": objects go to {cold.root}, not to the bucket'
+        )
+    if cold.flush_size > cold.max_hot_bytes:
+        doubts.append(
+            f"cold.flush_size ({_show_size(cold.flush_size)}) is more than cold.max_hot_bytes "
+            f"({_show_size(cold.max_hot_bytes)}): appends get 503 until cold.flush_interval is over"
+        )
+    return doubts
