@@ -200,19 +200,13 @@ class FsStore:
 
     def _name(self, written: Path, key: str, give: Callable[[Path, Path], None]) -> None:
         path = self.local_path(key)
-        while True:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                give(written, path)
-                break
-            except FileNotFoundError:
-                if not written.exists():
-                    raise
-                # A folder was removed just now, with the last object in it.
-            except OSError:
-                if written.parent == self._unfinished:
-                    written.unlink(missing_ok=True)
-                raise
+        try:
+            while not _given(written, path, give):
+                pass
+        except OSError:
+            if written.parent == self._unfinished:
+                written.unlink(missing_ok=True)
+            raise
         self._sync_names(key)
 
     def _sync_names(self, key: str) -> None:
@@ -248,6 +242,18 @@ class FsStore:
             with suppress(FileNotFoundError):
                 if path.stat().st_mtime <= before:
                     path.unlink()
+
+
+def _given(written: Path, path: Path, give: Callable[[Path, Path], None]) -> bool:
+    """Give a file its name; not, if a folder was removed just now with the last object in it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        give(written, path)
+    except (FileNotFoundError, FileExistsError):
+        if path.parent.exists() or not written.exists():
+            raise
+        return False
+    return True
 
 
 def _size(path: Path) -> int:
