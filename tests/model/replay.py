@@ -28,7 +28,7 @@ def result_of(log: Iterable[Entry]) -> bytes:
     state = State(0)
     outcomes = replay(log, state)
     told = [(type(outcome).__name__, outcome) for outcome in outcomes]
-    return msgspec.msgpack.encode((dump(state), state.released, told))
+    return msgspec.msgpack.encode((dump(state), told))
 
 
 if __name__ == "__main__":

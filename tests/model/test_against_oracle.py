@@ -358,7 +358,9 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         """A blob is released once, and as soon as nobody sees it."""
         shown = self.oracle.blobs_shown
         assert self.state.blobs == {blob: shown.count(blob) for blob in shown}
-        assert sorted(self.state.released) == sorted(self.oracle.blobs_once_shown.difference(shown))
+        assert {key.removeprefix("blobs/") for key in self.state.stored.replaced} == (
+            self.oracle.blobs_once_shown.difference(shown)
+        )
 
     def compare_stream(self, bucket: str, name: str) -> None:
         described = self.state.describe(bucket, name)

@@ -120,5 +120,5 @@ def test_a_dump_shows_every_change() -> None:
     driver.state.find("b", "s").stream_seq = "x"  # type: ignore[union-attr]
     after = dump(driver.state)
     assert before != after
-    driver.state.buckets["b"].journal.byte_count += 1
+    driver.state.stored.flushed += 1
     assert dump(driver.state) != after

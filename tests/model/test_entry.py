@@ -8,23 +8,34 @@ import pytest
 from ursula.model.commands import (
     AnyCommand,
     Append,
+    Body,
+    Collect,
     Create,
     CreateBucket,
     Delete,
     DeleteBucket,
     Expire,
+    FlushBegin,
+    Flushed,
+    ForkedAt,
     ForkPoint,
     IfMatch,
+    Merge,
     Producer,
     PublishSnapshot,
     Renew,
     SetAttributes,
+    StoredSegment,
+    StoredState,
     Trim,
+    Undelete,
     Version,
 )
 from ursula.model.entry import ENTRY_VERSION, Batch, EntryUnreadable, decode, encode
 
 CONDITION = IfMatch((Version("0-1-0", 7, True), Version("0-2-0", 2**40, False)), anything=False)
+SEGMENT = StoredSegment(3, 9, "segments/x", 4, 2**40, 5, 6, 2**32 - 1, "sha256:aa")
+STATE = StoredState("state/y", True, 7, 8, "sha256:bb")
 
 FIRST_FORM: list[tuple[AnyCommand, str]] = [
     (CreateBucket("b"), "94010506919201a162"),
@@ -98,9 +109,108 @@ SECOND_FORM: list[tuple[AnyCommand, str]] = [
     (Trim("b", "s", 5), "9402050691950aa162a17305c0"),
     (Trim("b", "s", 2**40, "0-1-0"), "9402050691950aa162a173cf0000010000000000a5302d312d30"),
 ]
-"""What version 2 writes."""
+"""What version 2 wrote: all that version 1 could not say, and the rest again."""
 
-COMMANDS = [command for command, _ in FIRST_FORM + SECOND_FORM]
+THIRD_FORM: list[tuple[AnyCommand, str]] = [
+    (
+        CreateBucket("b"),
+        "94030506919201a162",
+    ),
+    (
+        Create("b", "s", None),
+        "9403050691dc001102a162a173c090c2c0c0c2c0c0c0c0c0c0c0c0",
+    ),
+    (
+        Create("b", "s", None, fork=ForkPoint("t", 5, 2), forked_at=ForkedAt("0-1-0", 7, 3)),
+        "9403050691dc001102a162a173c090c2c0c0c293a1740502c0c0c0c0c093a5302d312d300703c0",
+    ),
+    (
+        Create("b", "s", "text/plain", body=Body("b/0-1-0/x", (5, 2**33), 6)),
+        "9403050691dc001102a162a173aa746578742f706c61696e90c2c0c0c2c0c0c0c0c0c0c093a9622f302d312d302f789205cf"
+        "000000020000000006",
+    ),
+    (
+        Append("b", "s", (b"x",), "text/plain"),
+        "94030506919d03a162a17391c40178aa746578742f706c61696ec2c0c0c0c090c0c0",
+    ),
+    (
+        Append("b", "s", (), "text/plain", body=Body("b/0-1-0/x", (5,), 6)),
+        "94030506919d03a162a17390aa746578742f706c61696ec2c0c0c0c090c093a9622f302d312d302f78910506",
+    ),
+    (
+        Delete("b", "s", "0-1-0"),
+        "94030506919404a162a173a5302d312d30",
+    ),
+    (
+        Expire("b", "s", "0-1-0", -5),
+        "94030506919505a162a173a5302d312d30fb",
+    ),
+    (
+        Renew("b", "s", "0-1-0", 6),
+        "94030506919506a162a173a5302d312d3006",
+    ),
+    (
+        DeleteBucket("b"),
+        "94030506919207a162",
+    ),
+    (
+        SetAttributes("b", "s", b"{}", "0-1-0"),
+        "94030506919508a162a173c4027b7da5302d312d30",
+    ),
+    (
+        PublishSnapshot("b", "s", 5, "blob", "text/plain", 3, "sha256:aa"),
+        "94030506919c09a162a17305a4626c6f62aa746578742f706c61696e03a97368613235363a6161c3c0c0c0",
+    ),
+    (
+        PublishSnapshot("b", "s", 5, "blob", "text/plain", 3, "sha256:aa", False, "0-1-0", 2, 6),
+        "94030506919c09a162a17305a4626c6f62aa746578742f706c61696e03a97368613235363a6161c2a5302d312d300206",
+    ),
+    (
+        Trim("b", "s", 5),
+        "9403050691960aa162a17305c0c0",
+    ),
+    (
+        Trim("b", "s", 5, "0-1-0", 2),
+        "9403050691960aa162a17305a5302d312d3002",
+    ),
+    (
+        FlushBegin(2**63 - 1),
+        "9403050691920bcf7fffffffffffffff",
+    ),
+    (
+        Flushed(3, 9, SEGMENT, STATE, 6),
+        "9403050691960c0309990309aa7365676d656e74732f7804cf00000100000000000506ceffffffffa97368613235363a6161"
+        "95a773746174652f79c30708a97368613235363a626206",
+    ),
+    (
+        Flushed(3, 9, None, STATE, 6),
+        "9403050691960c0309c095a773746174652f79c30708a97368613235363a626206",
+    ),
+    (
+        Merge(("segments/x", "segments/y"), SEGMENT, 6),
+        "9403050691940d92aa7365676d656e74732f78aa7365676d656e74732f79990309aa7365676d656e74732f7804cf00000100"
+        "000000000506ceffffffffa97368613235363a616106",
+    ),
+    (
+        Merge(("segments/x",), None, 6),
+        "9403050691940d91aa7365676d656e74732f78c006",
+    ),
+    (
+        Collect(6, 9),
+        "9403050691930e0609",
+    ),
+    (
+        Undelete("b", "s"),
+        "9403050691940fa162a173c0",
+    ),
+    (
+        Undelete("b", "s", "0-1-0"),
+        "9403050691940fa162a173a5302d312d30",
+    ),
+]
+"""What version 3 writes."""
+
+COMMANDS = [command for command, _ in FIRST_FORM + SECOND_FORM + THIRD_FORM]
 
 
 def raw(*items: object) -> bytes:
@@ -114,7 +224,7 @@ def test_what_was_written_is_what_is_read() -> None:
     assert batch.commands == COMMANDS
 
 
-@pytest.mark.parametrize(("command", "written"), SECOND_FORM)
+@pytest.mark.parametrize(("command", "written"), THIRD_FORM)
 def test_the_bytes_of_an_entry_stay_what_they_are(command: AnyCommand, written: str) -> None:
     """These bytes are in logs on disks: if this fails, a new version is needed."""
     assert encode(5, 6, [command]).hex() == written
@@ -126,8 +236,13 @@ def test_what_version_1_wrote_is_still_read(command: AnyCommand, written: str) -
     assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
 
 
+@pytest.mark.parametrize(("command", "written"), SECOND_FORM)
+def test_what_version_2_wrote_is_still_read(command: AnyCommand, written: str) -> None:
+    assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
+
+
 def test_every_command_has_bytes_here() -> None:
-    assert {type(command) for command, _ in SECOND_FORM} == set(get_args(AnyCommand))
+    assert {type(command) for command, _ in THIRD_FORM} == set(get_args(AnyCommand))
 
 
 def test_a_command_may_gain_fields_at_its_end() -> None:
@@ -138,15 +253,15 @@ def test_a_command_may_gain_fields_at_its_end() -> None:
 @pytest.mark.parametrize(
     ("payload", "theirs"),
     [
-        (raw(ENTRY_VERSION, 5, 6, [[99, "b"]]), "version 2"),
-        (raw(ENTRY_VERSION, 5, 6, [[1, "b", "a field from the future"]]), "version 2"),
-        (raw(ENTRY_VERSION, 5, 6, [[3, "b", "s", [b"x"], None, False, ["p", 0, 0, "more"]]]), "version 2"),
-        (raw(ENTRY_VERSION, 5, 6, [[1]]), "version 2"),
-        (raw(ENTRY_VERSION, 5, 6, [[1, 7]]), "version 2"),
+        (raw(ENTRY_VERSION, 5, 6, [[99, "b"]]), "version 3"),
+        (raw(ENTRY_VERSION, 5, 6, [[1, "b", "a field from the future"]]), "version 3"),
+        (raw(ENTRY_VERSION, 5, 6, [[3, "b", "s", [b"x"], None, False, ["p", 0, 0, "more"]]]), "version 3"),
+        (raw(ENTRY_VERSION, 5, 6, [[1]]), "version 3"),
+        (raw(ENTRY_VERSION, 5, 6, [[1, 7]]), "version 3"),
         (b"\x94\x01\x05\x06\x91\x92\x01\xa1\xff", "version 1"),
-        (raw(ENTRY_VERSION + 1, 5, 6, []), "version 3"),
-        (raw(ENTRY_VERSION + 1, 5, 6, [], "more"), "version 3"),
-        (raw(ENTRY_VERSION + 1, {"at": 6}), "version 3"),
+        (raw(ENTRY_VERSION + 1, 5, 6, []), "version 4"),
+        (raw(ENTRY_VERSION + 1, 5, 6, [], "more"), "version 4"),
+        (raw(ENTRY_VERSION + 1, {"at": 6}), "version 4"),
         (raw(0, 5, 6, []), "version 0"),
         (raw("two", 5, 6, []), "no version that can be read"),
         (raw(), "no version that can be read"),
@@ -162,7 +277,7 @@ def test_what_cannot_be_read_stops_with_an_error_that_names_both_versions(
         decode(payload)
     message = str(caught.value)
     assert f"has {theirs}," in message
-    assert "this server reads version 2 " in message
+    assert "this server reads version 3 " in message
 
 
 def test_an_entry_that_was_cut_off_is_never_half_read() -> None:
