@@ -120,7 +120,7 @@ class App:
             logger.error("%s %s failed", exchange.scope.method, exchange.scope.path, exc_info=error)
             exchange.refuse(Problem("internal_error", "the server failed; its log says how"))
 
-    def spawn(self, exchange: Exchange, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, exchange: Exchange, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Go on with a request in a task; what it raises is the answer."""
 
         async def guarded() -> None:
@@ -129,9 +129,14 @@ class App:
             except Exception as error:
                 self.failed(exchange, error)
 
+        def done(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            work.close()  # if the task was cancelled before it began, so that nobody misses it
+
         task = asyncio.get_running_loop().create_task(guarded())
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(done)
+        return task
 
     def end_live(self) -> None:
         """Bring every live connection to an end that its client can go on from."""

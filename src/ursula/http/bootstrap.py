@@ -6,16 +6,19 @@ it, since what is sent lies in memory until then.
 
 import asyncio
 import secrets
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO
 
 from ..engine.group import Group
+from ..engine.later import Later
 from ..model.limits import READ_BYTES_DEFAULT
 from ..model.media_type import DEFAULT
-from ..model.outcomes import Description, Refused
+from ..model.outcomes import Description, Page, Refused
 from .errors import Problem
 from .exchange import Exchange
+from .fetching import fetch
 from .query import parse_query
 from .reads import settle
 from .rsgi import HeaderList
@@ -90,11 +93,12 @@ class Bootstrap:
         if self._snapshot is not None:
             path = self._exchange.app.node.blobs.path(self._snapshot.blob)
             parts.append(await asyncio.to_thread(_read_blob, path))
-        for messages in self._stretches():
-            size += sum(map(len, messages))
-            if size > IN_MEMORY_BYTES_MAX:
-                return False
-            parts.extend(messages)
+        async with aclosing(self._stretches()) as stretches:
+            async for messages in stretches:
+                size += sum(map(len, messages))
+                if size > IN_MEMORY_BYTES_MAX:
+                    return False
+                parts.extend(messages)
         parts.append(self._end())
         self._exchange.send(200, self._headers(), b"".join(parts))
         return True
@@ -105,7 +109,7 @@ class Bootstrap:
         try:
             with await asyncio.to_thread(_create, path) as file:
                 await asyncio.to_thread(self._begin_file, file)
-                for messages in self._stretches():
+                async for messages in self._stretches():
                     await asyncio.to_thread(file.write, b"".join(messages))
                 await asyncio.to_thread(file.write, self._end())
             self._exchange.file(200, self._headers(), str(path), 0, path.stat().st_size)
@@ -123,14 +127,18 @@ class Bootstrap:
             while data := blob.read(COPY_BYTES):
                 file.write(data)
 
-    def _stretches(self) -> Iterator[list[bytes]]:
+    async def _stretches(self) -> AsyncGenerator[list[bytes], None]:
         """The messages after the snapshot as parts, a stretch at a time; others may write in between."""
         target, found = self._exchange.target, self._found
         head = self._part(found.content_type)
         offset = self._start
         while offset < found.tail:
             bytes_max = min(COPY_BYTES, found.tail - offset)
-            page = self._group.read(target.bucket, target.stream, offset, bytes_max, True, found.incarnation)
+            page: Page | Refused | Later[Page] = self._group.read(
+                target.bucket, target.stream, offset, bytes_max, True, found.incarnation
+            )
+            if isinstance(page, Later):
+                page = await fetch(page)
             if isinstance(page, Refused):
                 raise Overtaken
             for first in range(0, len(page.chunks), COPY_MESSAGES):

@@ -53,10 +53,11 @@ STATUS: dict[str, int] = {
     "object_damaged": 500,
     "write_backpressure": 503,
     "unavailable": 503,
+    "store_unavailable": 503,
     "outcome_unknown": 503,
 }
 
-RETRY_AFTER_SECONDS = {"write_backpressure": 1, "unavailable": 1}
+RETRY_AFTER_SECONDS = {"write_backpressure": 1, "unavailable": 1, "store_unavailable": 1}
 """What is certainly not done and may be tried again says when; a write whose fate is unknown does not."""
 
 

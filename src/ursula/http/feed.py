@@ -3,21 +3,24 @@
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from ..engine.group import Group, bucket_key
+from ..engine.later import Later
 from ..model.contents import BEGINNING, TAIL
 from ..model.outcomes import FeedPage, Refused
 from .errors import Problem
 from .exchange import Exchange
 from .feed_lines import FeedLines
+from .fetching import fetch
 from .live import Waiting
 from .query import Live, ReadQuery, parse_query, parse_read_query
 from .reads import NDJSON, settle_group
 from .rsgi import HeaderList
-from .sse import Event, encode_control, encode_data, subscribe
+from .sse import Event, Found, encode_control, encode_data, subscribe
 from .tokens import cursor_at, format_offset, parse_offset
 from .traffic import FEED, FEED_LONG_POLL, FEED_SSE
 
@@ -69,6 +72,17 @@ def _read(exchange: Exchange, query: ReadQuery, until: int | None) -> None:
         message = "the feed is of another cluster, or of before a restore"
         raise Problem("incarnation_mismatch", message, [_incarnation(exchange)])
     page = _find(group, bucket, query, until)
+    if isinstance(page, Later):
+        exchange.app.spawn(exchange, _answer_later(exchange, group, query, page))
+    else:
+        _answer(exchange, group, query, page)
+
+
+async def _answer_later(exchange: Exchange, group: Group, query: ReadQuery, later: Later[FeedPage]) -> None:
+    _answer(exchange, group, query, await fetch(later))
+
+
+def _answer(exchange: Exchange, group: Group, query: ReadQuery, page: FeedPage | Refused) -> None:
     if isinstance(page, Refused):
         exchange.refused(page)
         return
@@ -83,11 +97,12 @@ def _read(exchange: Exchange, query: ReadQuery, until: int | None) -> None:
         _send(exchange, query, page)
 
 
-def _find(group: Group, bucket: str, query: ReadQuery, until: int | None = None) -> FeedPage | Refused:
+def _find(
+    group: Group, bucket: str, query: ReadQuery, until: int | None = None
+) -> FeedPage | Refused | Later[FeedPage]:
     after = query.offset
     if after == TAIL:
-        page = group.read_feed(bucket, None, None, 0)
-        return page if isinstance(page, Refused) else FeedPage([], page.tail, page.tail)
+        after = group.applied
     return group.read_feed(bucket, None if after == BEGINNING else after, until, query.bytes_max)
 
 
@@ -164,7 +179,11 @@ class FeedPoll(Waiting):
 
     def _wake(self) -> None:
         page = _find(self.group, self._bucket, self._query)
-        if isinstance(page, Refused):
+        if isinstance(page, Later):
+            self.stop()
+            work = _answer_later(self.exchange, self.group, self._query, page)
+            self.exchange.app.spawn(self.exchange, work)
+        elif isinstance(page, Refused):
             self.stop()
             self.exchange.refused(page)
         elif page.entries:
@@ -193,30 +212,38 @@ class FeedEvents:
         self._group = group
         self._bucket = exchange.target.bucket
         self._bytes_max = min(EVENT_BYTES, exchange.app.sse_bytes)
-        self._encoded: tuple[tuple[int, int, str], Event] | None = None
+        self._encoded: tuple[tuple[int, int, int, str], Event] | None = None
         self._lines = exchange.app.feed_lines
         self.key = self.watched = bucket_key(self._bucket)
 
-    def find(self, offset: int, cursor: str | None) -> Event | Refused | None:
+    def find(self, offset: int, cursor: str | None) -> Found | Later[Event | None]:
         """What happened after the position; None if nothing did yet."""
         page = self._page(offset, self._bytes_max)
+        if isinstance(page, Later):
+            return Later(partial(self._find_later, page, offset, cursor))
+        return self._event(page, offset, cursor)
+
+    async def _find_later(self, later: Later[FeedPage], offset: int, cursor: str | None) -> Found:
+        return self._event(await later.get(), offset, cursor)
+
+    def _event(self, page: FeedPage | Refused, offset: int, cursor: str | None) -> Found:
         if isinstance(page, Refused):
             return page
         if not page.entries:
             return None
-        key = (offset, page.next_position, cursor_at(time.time(), cursor))
+        key = (offset, page.next_position, page.tail, cursor_at(time.time(), cursor))
         if self._encoded is None or self._encoded[0] != key:
-            self._encoded = (key, encode_events(page, self._bucket, self._lines, key[2]))
+            self._encoded = (key, encode_events(page, self._bucket, self._lines, key[-1]))
         return self._encoded[1]
 
     def nothing_yet(self, offset: int, cursor: str) -> bytes | None:
         """A control event for a reader that has everything."""
         page = self._page(offset, 0)
-        if isinstance(page, Refused) or page.entries:
+        if isinstance(page, Refused | Later) or page.entries:
             return None
         return encode_control(page.next_position, cursor, True, False)
 
-    def _page(self, offset: int, bytes_max: int) -> FeedPage | Refused:
+    def _page(self, offset: int, bytes_max: int) -> FeedPage | Refused | Later[FeedPage]:
         after = None if offset == BEGINNING else offset
         return self._group.read_feed(self._bucket, after, None, bytes_max)
 

@@ -3,8 +3,10 @@
 import time
 
 from ..engine.group import Group
+from ..engine.later import Later
 from ..model.outcomes import Page, RecordPage, Refused
 from .exchange import Exchange
+from .fetching import fetch
 from .live import Waiting
 from .query import ReadQuery
 from .reads import send_page
@@ -53,7 +55,10 @@ class LongPoll(Waiting):
 
     def _wake(self) -> None:
         page = self._find()
-        if isinstance(page, Refused):
+        if isinstance(page, Later):
+            self.stop()
+            self.exchange.app.spawn(self.exchange, self._answer_later(page))
+        elif isinstance(page, Refused):
             self.stop()
             self.exchange.refused(page)
         elif page.next_offset > page.offset:
@@ -63,7 +68,14 @@ class LongPoll(Waiting):
             self.stop()
             send_nothing(self.exchange, page, self._query)
 
-    def _find(self) -> Page | Refused:
+    async def _answer_later(self, later: Later[Page]) -> None:
+        page = await fetch(later)
+        if isinstance(page, Refused):
+            self.exchange.refused(page)
+        else:
+            answer_long_poll(self.exchange, self._query, self.group, page)
+
+    def _find(self) -> Page | Refused | Later[Page]:
         """What is there now after the place where it waits."""
         bucket, stream, *_ = self.exchange.target
         bytes_max, records = self._query.bytes_max, self._query.records

@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 from ..engine.failures import Failure
 from ..engine.group import Group
+from ..engine.later import Later
 from ..model.contents import BEGINNING, TAIL
 from ..model.media_type import JSON
 from ..model.outcomes import AnyOutcome, Page, RecordPage, Refused
 from .exchange import Exchange
+from .fetching import fetch
 from .query import ReadQuery
 from .rsgi import HeaderList
 from .tokens import format_offset, format_tag, format_time, tag_matches
@@ -53,24 +55,43 @@ def head_stream(exchange: Exchange) -> None:
     exchange.empty(304 if known is not None and tag_matches(known, tag) else 200, headers)
 
 
-def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
+def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer, certain: bool = False) -> None:
     """GET on a stream: find a stretch from an offset on, be certain of it, and hand it to `answer`."""
     target = exchange.target
     group = exchange.app.node.group_of(target.bucket)
     if not end_if_overdue(exchange, group, lambda: read_stream(exchange, query, answer)):
         return
     page = find_page(exchange, group, query)
+    if isinstance(page, Later):
+        certain = certain or group.is_current
+        exchange.app.spawn(exchange, _read_later(exchange, query, answer, group, page, certain))
+        return
     if at_tail(page) and not group.is_current:
         group.when_current(lambda: exchange.app.guard(exchange, read_stream, exchange, query, answer))
         return
+    _answer(exchange, query, answer, group, page)
+
+
+async def _read_later(
+    exchange: Exchange, query: ReadQuery, answer: Answer, group: Group, later: Later[Page], certain: bool
+) -> None:
+    """The same for bytes in the store; `certain` if it was decided from all that was acknowledged then."""
+    page = await fetch(later)
+    if at_tail(page) and not certain:
+        group.when_current(lambda: exchange.app.guard(exchange, read_stream, exchange, query, answer, True))
+        return
+    _answer(exchange, query, answer, group, page)
+
+
+def _answer(exchange: Exchange, query: ReadQuery, answer: Answer, group: Group, page: Page | Refused) -> None:
     if isinstance(page, Refused):
         exchange.refused(page)
         return
-    group.note_read(target.bucket, target.stream)
+    group.note_read(exchange.target.bucket, exchange.target.stream)
     answer(exchange, query, group, page)
 
 
-def find_page(exchange: Exchange, group: Group, query: ReadQuery) -> Page | Refused:
+def find_page(exchange: Exchange, group: Group, query: ReadQuery) -> Page | Refused | Later[Page]:
     """What the query asks for, from the applied state."""
     target, records, incarnation = exchange.target, query.records, exchange.wanted_incarnation()
     if records is None:

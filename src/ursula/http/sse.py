@@ -5,19 +5,25 @@ to everyone who is at the same offset. What is sent lies in memory until the cli
 connection ends at an event boundary after a while or after a number of bytes, and the client resumes.
 """
 
+import asyncio
 import base64
 import codecs
+import logging
 import re
 import time
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from ..engine.group import Group
+from ..engine.later import Later
 from ..model.limits import READ_BYTES_DEFAULT
 from ..model.media_type import JSON, is_text
 from ..model.outcomes import Page, RecordPage, Refused
+from .errors import Problem
 from .exchange import Exchange
+from .fetching import fetch
 from .live import Waiting
 from .long_poll import send_nothing
 from .query import ReadQuery, RecordQuery
@@ -29,6 +35,8 @@ from .traffic import STREAM_SSE
 HEARTBEAT = b":\n\n"
 TIMER_SECONDS = 0.005
 """What the event loop's timers may come early by: too little to wait for."""
+
+logger = logging.getLogger(__name__)
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
@@ -61,13 +69,17 @@ class Event(NamedTuple):
     is_last: bool
 
 
+Found = Event | Refused | None
+"""What comes after an offset, or that the reader may not go on, or that there is nothing yet."""
+
+
 class Events(Protocol):
     """Something that can be followed. All who follow what has the same key share a fan-out."""
 
     key: str
     watched: str
 
-    def find(self, offset: int, cursor: str | None) -> Event | Refused | None:
+    def find(self, offset: int, cursor: str | None) -> Found | Later[Event | None]:
         """What comes after the offset; None if there is nothing yet."""
         ...
 
@@ -101,21 +113,29 @@ class StreamEvents:
         self._bucket, self._stream = exchange.target.bucket, exchange.target.stream
         self._bytes_max = min(READ_BYTES_DEFAULT, exchange.app.sse_bytes)
         self._records = records
-        self._encoded: tuple[tuple[int, int, bool, str], Event] | None = None
+        self._encoded: tuple[tuple[int, int, int, bool, str], Event] | None = None
         self.watched = incarnation
         self.key = incarnation if records is None else f"{incarnation} {records[2:]}"
 
-    def find(self, offset: int, cursor: str | None) -> Event | Refused | None:
+    def find(self, offset: int, cursor: str | None) -> Found | Later[Event | None]:
         """What comes after the offset; None if there is nothing yet."""
         page = self._page(offset)
+        if isinstance(page, Later):
+            return Later(partial(self._find_later, page, offset, cursor))
+        return self._event(page, offset, cursor)
+
+    async def _find_later(self, later: Later[Page], offset: int, cursor: str | None) -> Found:
+        return self._event(await later.get(), offset, cursor)
+
+    def _event(self, page: Page | Refused, offset: int, cursor: str | None) -> Found:
         if isinstance(page, Refused):
             return page
         if page.next_offset == offset and not page.closed:
             return None
-        key = (offset, page.next_offset, page.closed, cursor_at(time.time(), cursor))
+        key = (offset, page.next_offset, page.tail, page.closed, cursor_at(time.time(), cursor))
         if self._encoded is None or self._encoded[0] != key:
             envelopes = self._records is not None and self._records.as_envelopes
-            event = encode_page(page, key[3], envelopes)
+            event = encode_page(page, key[-1], envelopes)
             if event is None:
                 return None
             self._encoded = (key, event)
@@ -124,11 +144,11 @@ class StreamEvents:
     def nothing_yet(self, offset: int, cursor: str) -> bytes | None:
         """A control event for a reader at the tail of an open stream."""
         page = self._page(offset)
-        if isinstance(page, Refused) or page.next_offset != offset or page.closed:
+        if isinstance(page, Refused | Later) or page.next_offset != offset or page.closed:
             return None
         return encode_control(offset, cursor, True, False, page)
 
-    def _page(self, offset: int) -> Page | Refused:
+    def _page(self, offset: int) -> Page | Refused | Later[Page]:
         if self._records is None:
             return self._group.read(self._bucket, self._stream, offset, self._bytes_max, True, self.watched)
         return self._group.read_records(
@@ -168,9 +188,9 @@ class FanOut:
             if self._fan_outs.get(self.events.key) is self:
                 del self._fan_outs[self.events.key]
 
-    def next_event(self, offset: int, cursor: str | None) -> Event | Refused | None:
+    def next_event(self, offset: int, cursor: str | None) -> Found | Later[Event | None]:
         """What comes after the offset; None if there is nothing yet."""
-        event: Event | Refused | None = self._found.get((offset, cursor))
+        event: Found | Later[Event | None] = self._found.get((offset, cursor))
         if event is None:
             event = self.events.find(offset, cursor)
             if self._waking and isinstance(event, Event):
@@ -207,6 +227,8 @@ class Subscriber(Waiting):
         self._offset = offset
         self._bytes_left = app.sse_bytes
         self._ends_at = time.monotonic() + app.sse_cycle_seconds
+        self._fetching: asyncio.Task[None] | None = None
+        self._missed = False
         self._fan_out = fan_out
         self._fan_out.join(self)
         control = fan_out.events.nothing_yet(offset, cursor_at(time.time(), cursor))
@@ -217,20 +239,46 @@ class Subscriber(Waiting):
             self.tick()
 
     def pump(self) -> None:
-        """Send everything that is new."""
+        """Send everything that is new; what must be fetched first holds up what comes after it."""
+        if self._fetching is not None:
+            self._missed = True
+            return
         while not self.over:
             event = self._fan_out.next_event(self._offset, self._cursor)
-            if event is None:
+            if isinstance(event, Later):
+                self._missed = False
+                self._fetching = self.exchange.app.spawn(self.exchange, self._fetch(event))
                 return
-            if isinstance(event, Refused):
-                self.stop()
+            if not self._pass_on(event):
                 return
-            self._offset = event.next_offset
-            self._send(event.encoded)
-            if event.is_last or self._bytes_left <= 0 or self.exchange.app.stopping:
-                self.stop()
-            elif event.is_up_to_date:
-                return
+
+    async def _fetch(self, later: Later[Event | None]) -> None:
+        """Wait for what lies in the store, and go on from there."""
+        try:
+            event = await fetch(later)
+        except Exception as error:
+            self._fetching = None
+            self.stop()
+            if not isinstance(error, Problem):
+                raise
+            logger.warning("GET %s ends at %d: %s", self.exchange.scope.path, self._offset, error.message)
+            return
+        self._fetching = None
+        if self._pass_on(event) or self._missed:
+            self.pump()
+
+    def _pass_on(self, event: Found) -> bool:
+        """Send an event; whether there may be more after it."""
+        if event is None:
+            return False
+        if isinstance(event, Refused):
+            self.stop()
+            return False
+        self._offset = event.next_offset
+        self._send(event.encoded)
+        if event.is_last or self._bytes_left <= 0 or self.exchange.app.stopping:
+            self.stop()
+        return not event.is_up_to_date
 
     def tick(self) -> None:
         """Show that the connection lives, or end it when its time has come."""
@@ -251,6 +299,9 @@ class Subscriber(Waiting):
         """End the response: it is over when nothing holds the transport any more."""
         self._fan_out.leave(self)
         self._transport = None
+        if self._fetching is not None:
+            self._fetching.cancel()
+            self._fetching = None
         super().stop()
 
     def _send(self, data: bytes) -> None:
