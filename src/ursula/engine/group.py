@@ -13,9 +13,24 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from ..cold.store import StoreFailed
 from ..log.seam import AppendFailed, AppendUnknown, Log
 from ..model import entry as entries
-from ..model.commands import AnyCommand, Append, Create, CreateBucket, DeleteBucket, Expire
+from ..model.changes import RowKind
+from ..model.commands import (
+    AnyCommand,
+    Append,
+    Collect,
+    Create,
+    CreateBucket,
+    DeleteBucket,
+    Expire,
+    FlushBegin,
+    Flushed,
+    Merge,
+    StoreCommand,
+)
+from ..model.held import FeedNotHeld, NotHeld
 from ..model.outcomes import (
     AnyOutcome,
     Appended,
@@ -28,12 +43,18 @@ from ..model.outcomes import (
     Page,
     RecordPage,
     Refused,
+    Undeleted,
 )
 from ..model.state import State
 from .clock import Clock
+from .cold_reads import ColdReads
 from .counts import Counts
+from .evidence import Evidence, is_unproven, prove
 from .expiry import Expiry
 from .failures import Failure, OutcomeUnknown, Unavailable
+from .feed_reads import FeedReads
+from .later import Later
+from .slices import Turn
 from .status import GroupStatus
 from .watchers import Watchers
 
@@ -72,11 +93,12 @@ class Group:
         log: Log,
         clock: Clock,
         start: int,
-        on_released: Callable[[list[str]], None] | None = None,
+        state: State | None = None,
+        hot_bytes_max: int | None = None,
     ) -> None:
         self.number = number
         self.log = log
-        self.state = State(number)
+        self.state = state or State(number)
         self.applied = start
         self.watchers = Watchers()
         self.counts = Counts()
@@ -84,7 +106,13 @@ class Group:
         self.replay_target = start
         self._start = start
         self._clock = clock
-        self._on_released = on_released
+        self._hot_bytes_max = hot_bytes_max
+        self._cold: ColdReads | None = None
+        self._feed: FeedReads | None = None
+        self.on_cut: dict[int, Callable[[], None]] = {}
+        self.flush_wanted = False
+        self.rejected_count = 0
+        self._settling: asyncio.Task[None] | None = None
         self._expiry = Expiry(self.state)
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._proposer = secrets.randbits(63)
@@ -101,11 +129,16 @@ class Group:
         self._late = 0
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._reading: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._failed = False
         self._log_fails = False
 
     # Life
+
+    def connect(self, cold: ColdReads, feed: FeedReads) -> None:
+        """Reach into the store by these from now on."""
+        self._cold, self._feed = cold, feed
 
     async def run(self) -> None:
         """Replay the log, then serve until `stop`. Raises what made the group unable to go on."""
@@ -134,6 +167,8 @@ class Group:
         self._stopping = True
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
+        if self._settling is not None:
+            self._settling.cancel()
         # Those who waited to be decided may propose once more when what they waited for is done.
         while self.recovered and self._finished < self._proposed:
             settled = asyncio.Event()
@@ -187,7 +222,14 @@ class Group:
         if self._stopping or not self.recovered:
             done(Unavailable("the server is stopping" if self._stopping else "the log is being replayed"))
             return
-        if self._expiry.heap and not isinstance(command, CreateBucket | DeleteBucket):
+        if size and self._is_full(size):
+            self.rejected_count += 1
+            message = "what is in memory must be flushed first, and that takes a while"
+            done(Refused("write_backpressure", message))
+            return
+        if is_unproven(command) and not self._prove(command, done, size, unsplit):  # type: ignore[arg-type]
+            return
+        if self._expiry.heap and not isinstance(command, CreateBucket | DeleteBucket | StoreCommand):
             overdue = self._overdue(command)
             if overdue is not None:
                 self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, unsplit)), 0)
@@ -201,6 +243,55 @@ class Group:
             self._answer(command, outcome, done)
         else:
             self._when_settled(lambda: self._decide_again(command, done, size, unsplit))
+
+    async def ask(self, command: AnyCommand) -> AnyOutcome | Failure:
+        """The same, for whoever can wait."""
+        future: asyncio.Future[AnyOutcome | Failure] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: AnyOutcome | Failure) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        if isinstance(command, FlushBegin | Flushed | Merge | Collect) and not self._stopping:
+            self._enqueue(command, done, 0)
+        else:
+            self.propose(command, done)
+        return await future
+
+    @property
+    def is_full(self) -> bool:
+        """Whether an append would be turned away now."""
+        return self._is_full(1)
+
+    def _is_full(self, size: int) -> bool:
+        """Whether so many bytes more are too many; one append always fits where there is nothing else."""
+        held = self.state.gauge.count + self._gathered_bytes
+        return self._hot_bytes_max is not None and held > 0 and held + size > self._hot_bytes_max
+
+    def _prove(self, command: Evidence, done: Done, size: int, unsplit: str | None) -> bool:
+        """Whether the command can be decided as it is; if not, it is proposed with what it must say."""
+        proven = prove(self.state, command)
+        if proven is None and self._cold is not None:
+            task = asyncio.get_running_loop().create_task(self._prove_later(command, done, size, unsplit))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+            return False
+        if proven is None or proven is command:
+            return True
+        self.propose(proven, done, size, unsplit)
+        return False
+
+    async def _prove_later(self, command: Evidence, done: Done, size: int, unsplit: str | None) -> None:
+        """Find out from the store what the command says of old bytes, unless it is refused anyway."""
+        try:
+            found = await self._cold.prove(command)  # type: ignore[union-attr]
+        except StoreFailed as error:
+            done(Unavailable(str(error)))
+            return
+        if isinstance(found, Refused):
+            done(found)
+        else:
+            self.propose(found, done, size, unsplit)
 
     def _decide_again(self, command: AnyCommand, done: Done, size: int, unsplit: str | None) -> None:
         outcome = self.state.look(command, unsplit)
@@ -309,6 +400,8 @@ class Group:
         outcomes = state.apply_all(commands)
         self.applied = position
         self._note(commands, outcomes)
+        if self.on_cut or state.settled:
+            self._note_store(commands)
         if dones is not None:
             self._finish(dones, outcomes)
         elif self._waiting:
@@ -319,10 +412,54 @@ class Group:
                 self.watchers.wake(watched)
         if self._touched_buckets and self._feed_timer is None:
             self._wake_feeds()
-        if state.released:
-            released, state.released = state.released, []
-            if self._on_released is not None:
-                self._on_released(released)
+
+    def _note_store(self, commands: list[AnyCommand]) -> None:
+        """A cut was made here, or something is stored and may be let go of."""
+        for command in commands:
+            if isinstance(command, FlushBegin) and command.flusher in self.on_cut:
+                self.state.make_cut()
+                self.on_cut[command.flusher]()
+        if self.state.settled and (self._settling is None or self._settling.done()):
+            self._settling = asyncio.get_running_loop().create_task(self._settle())
+
+    async def _settle(self) -> None:
+        """Let go of what is stored, and park what is idle, in small steps."""
+        state, turn = self.state, Turn()
+        while state.settled or state.settled_parts:
+            settled, state.settled = state.settled, []
+            parts, state.settled_parts = state.settled_parts, []
+            for bucket, part in parts:
+                found = state.buckets.get(bucket)
+                if found is not None:
+                    found.forget_part(part)
+                else:
+                    state.gauge.count -= part.held_bytes
+                await turn.end()
+            del parts
+            for keys in settled:
+                for kind, bucket, name in keys:
+                    if kind in (RowKind.STREAM, RowKind.GRAVE):
+                        self._let_go(kind, bucket, name)
+                        await turn.end()
+        for stream, bucket in list(state.unparked.items()):
+            found = state.buckets.get(bucket)
+            if found is not None and stream.changed <= state.stored.flushed:
+                found.park(stream)
+            state.unparked.pop(stream, None)
+            await turn.end()
+
+    def _let_go(self, kind: int, bucket: str, name: str) -> None:
+        state = self.state
+        stored = state.stored_to
+        if kind == RowKind.GRAVE:
+            state.graves.drop_stored(bucket, name, stored)
+            return
+        found = state.buckets.get(bucket)
+        stream = found.streams.get(name) if found is not None else None
+        if found is not None and stream is not None:
+            stream.drop_stored(stored)
+            if stream.changed <= stored:
+                found.park(stream)
 
     def _wake_feeds(self) -> None:
         """Wake who follows a bucket: at once after a pause; what comes soon after that, together."""
@@ -341,7 +478,7 @@ class Group:
         """Take note of what the engine must know: streams with a deadline, ended ones, watched ones."""
         watched = bool(self.watchers)
         for command, outcome in zip(commands, outcomes, strict=True):
-            if watched:
+            if watched and not isinstance(command, StoreCommand):
                 self._touched_buckets[command.bucket] = None
             if type(outcome) is Appended:
                 if watched:
@@ -349,6 +486,9 @@ class Group:
             elif isinstance(outcome, Created):
                 if outcome.new and outcome.deadline is not None and isinstance(command, Create):
                     self._look_after(command.bucket, command.stream)
+            elif isinstance(outcome, Undeleted):
+                if outcome.deadline is not None:
+                    self._look_after(command.bucket, command.stream)  # type: ignore[union-attr]
             elif isinstance(outcome, Ended):
                 self._expiry.forget(outcome.incarnation)
                 self._touched[outcome.incarnation] = None
@@ -415,9 +555,21 @@ class Group:
         bytes_max: int,
         whole: bool = False,
         incarnation: str | None = None,
-    ) -> Page | Refused:
+    ) -> Page | Refused | Later[Page]:
         """A stretch of a stream, from the applied state."""
-        return self.state.read(bucket, name, offset, bytes_max, whole, incarnation)
+        page = self.state.read(bucket, name, offset, bytes_max, whole, incarnation)
+        if type(page) is NotHeld:
+            return self._later_page(bucket, page, bytes_max, whole)
+        return page  # type: ignore[return-value]
+
+    def _later_page(self, bucket: str, place: NotHeld, bytes_max: int, whole: bool) -> Later[Page]:
+        cold = self._reach()
+        return Later(lambda: cold.read(bucket, place.stream, place.offset or 0, bytes_max, whole))
+
+    def _reach(self) -> ColdReads:
+        if self._cold is None:
+            raise RuntimeError("the state is stored, and there is no store")
+        return self._cold
 
     def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
         """What a stream is, from the applied state."""
@@ -433,17 +585,27 @@ class Group:
         bytes_max: int,
         incarnation: str | None = None,
         offset: int | None = None,
-    ) -> RecordPage | Refused:
+    ) -> RecordPage | Refused | Later[RecordPage]:
         """Messages of a JSON stream by their ordinals, from the applied state."""
-        return self.state.read_records(
+        page = self.state.read_records(
             bucket, name, record, tail_records, records_max, bytes_max, incarnation, offset
         )
+        if isinstance(page, NotHeld):
+            cold, (stream, start, first) = self._reach(), page
+            return Later(lambda: cold.read_records(bucket, stream, start, first, records_max, bytes_max))
+        return page
 
     def read_feed(
         self, bucket: str, after: int | None, until: int | None, bytes_max: int
-    ) -> FeedPage | Refused:
+    ) -> FeedPage | Refused | Later[FeedPage]:
         """What happened in a bucket after a position, from the applied state."""
-        return self.state.read_feed(bucket, after, until, bytes_max)
+        page = self.state.read_feed(bucket, after, until, bytes_max)
+        if isinstance(page, FeedNotHeld):
+            if self._feed is None:
+                raise RuntimeError("the state is stored, and there is no store")
+            feed, place = self._feed, page.after
+            return Later(lambda: feed.read(bucket, place, until, bytes_max))
+        return page
 
     def describe_bucket(self, bucket: str) -> BucketDescription | Refused:
         """What a bucket is, from the applied state."""
@@ -475,6 +637,11 @@ class Group:
                 self._enqueue(renewal, None, 0)
 
     # Expiry
+
+    def look_after_all(self, names: list[tuple[str, str]]) -> None:
+        """Begin with these streams, which have deadlines."""
+        for bucket, name in names:
+            self._expiry.add(bucket, name)
 
     def _look_after(self, bucket: str, name: str) -> None:
         before = self._expiry.next_look()

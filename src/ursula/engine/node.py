@@ -11,30 +11,41 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from ..cold import manifest as manifests
 from ..cold.blobs import Blobs
-from ..cold.ulid import milliseconds_of
+from ..cold.cache import Cache
+from ..cold.fs import FsStore
+from ..cold.reader import Segments
+from ..cold.store import Store, StoreFailed, StoreUnavailable
+from ..config import Cold
 from ..log.file import FileLog
 from ..log.memory import MemoryLog
+from ..log.seam import COUNTER_MASK
 from ..model.outcomes import BucketDescription
 from .clock import Clock, system_clock
+from .cold_reads import ColdReads
+from .feed_reads import FeedReads
+from .flusher import Flusher, FlushSettings
 from .folder import DataFolder
 from .group import Group
+from .loading import Loaded, StartRefused, load_newest
 from .status import GroupStatus
 from .survey import Survey, hot_bytes, merged, survey
 
 YOUNG_COLLECTION_SECONDS = 1.0
 RECOVERY_LOOK_SECONDS = 0.01
-RELEASED_BLOB_SECONDS = 60.0
-"""How long a blob stays after the last stream that showed it: someone may be reading it."""
-UNNAMED_BLOB_SECONDS = 24 * 3600.0
-"""How long a blob stays that the log never came to name."""
+STORE_RETRY_SECONDS = 1.0
+DECODING_THREADS = 4
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +54,16 @@ class Node:
     """The groups of this process. `folder` is None for a node that keeps everything in memory only."""
 
     def __init__(
-        self, folder: DataFolder | None, log_segment_bytes: int, clock: Clock = system_clock
+        self,
+        folder: DataFolder | None,
+        log_segment_bytes: int,
+        clock: Clock = system_clock,
+        cold: Cold | None = None,
+        store: Store | None = None,
+        spool_bytes: int = 8 << 30,
     ) -> None:
         self._folder = folder
+        self.cold = cold or Cold()
         self._log_segment_bytes = log_segment_bytes
         self._clock = clock
         self.cluster = folder.identity.cluster if folder else secrets.token_hex(8)
@@ -55,8 +73,15 @@ class Node:
         self.groups: list[Group] = []
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="ursula-")
         root = folder.path if folder else Path(self._temporary.name)  # type: ignore[union-attr]
+        self.store: Store = store or FsStore(root / "cold")
         self.blobs = Blobs(root / "cold")
         self.scratch = root / "tmp"
+        self._threads = ThreadPoolExecutor(DECODING_THREADS, "ursula-cold")
+        self.cache = Cache(self.cold.cache_bytes)
+        self.spools = Cache(spool_bytes)
+        self.segments = Segments(self.store, self.cache, self._threads)
+        self.flushers: list[Flusher] = []
+        self.store_problem: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.recovered = False  # whether every group has replayed its log
         self._began_at = time.monotonic()
@@ -66,15 +91,91 @@ class Node:
     async def run(self) -> None:
         """Open the logs, replay them and serve, until `stop`. Raises what made that impossible."""
         await asyncio.to_thread(self._clear_scratch)
+        await self._patiently(self._enter_store)
         for number in range(self.group_count):
-            log = await self._open_log(number)
-            self.groups.append(Group(number, log, self._clock, log.first, self._remove_blobs))
-        await asyncio.gather(*(group.run() for group in self.groups), self._watch_recovery())
+            await self._open_group(number)
+        await asyncio.gather(
+            *(group.run() for group in self.groups),
+            *(flusher.run() for flusher in self.flushers),
+            self._watch_recovery(),
+        )
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do what needs the store; while it cannot be reached, say so and try again."""
+        while True:
+            try:
+                found = await work()
+            except StoreUnavailable as error:
+                if self.store_problem != str(error):
+                    logger.error("waiting for the store: %s", error)
+                self.store_problem = str(error)
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+            except StoreFailed as error:
+                raise StartRefused(f"{error}: put it back from a backup, or see `ursula restore`") from None
+            else:
+                self.store_problem = None
+                return found
+
+    async def _enter_store(self) -> None:
+        """Begin the first generation in an empty store; refuse one that is someone else's, or ahead of us."""
+        own = manifests.Generation(
+            manifests.FORMAT, self.cluster, self.generation, self.group_count, self._clock()
+        )
+        found = await manifests.read_generations(self.store)
+        if not found and self.generation == 1:
+            await self.store.create(manifests.generation_key(1), manifests.encode(own))
+            found = await manifests.read_generations(self.store)
+        if any(generation.cluster != self.cluster for generation in found):
+            raise StartRefused(
+                f"the store {self.store.root} belongs to the cluster {found[-1].cluster}, and this data "
+                f"folder to {self.cluster}: choose another cold.root, or make a node from the store with "
+                "`ursula restore`"
+            )
+        newest = manifests.newest_generation(found)
+        if newest != self.generation:
+            raise StartRefused(
+                f"the store {self.store.root} is in generation {newest}, and this data folder in "
+                f"{self.generation}: a restore made another node the one that goes on; see `ursula restore`"
+            )
+
+    async def _open_group(self, number: int) -> None:
+        """Make a group of the newest manifest and the log after it."""
+        log = await self._open_log(number)
+        loaded = await self._patiently(lambda: load_newest(self.store, number))
+        start = log.first if loaded is None else loaded.manifest.position
+        _check_fit(log.measures.first, log.measures.tail, loaded)
+        group = Group(
+            number,
+            log,
+            self._clock,
+            start,
+            None if loaded is None else loaded.state,
+            self.cold.max_hot_bytes,
+        )
+        cold = ColdReads(group.state, self.store, self.segments, self.cache)
+        feed = FeedReads(
+            group.state, cold, self.segments, self.spools, self._threads, self.scratch / "spools"
+        )
+        group.connect(cold, feed)
+        settings = FlushSettings(
+            self.cluster, self.generation, self.cold.flush_size, self.cold.flush_interval
+        )
+        flusher = Flusher(group, self.store, cold.fetch, settings)
+        if loaded is not None:
+            flusher.manifest, flusher.manifest_position = loaded.key, loaded.manifest.position
+            flusher.previous_position = loaded.previous_position
+            group.look_after_all(loaded.deadlines)
+        self.groups.append(group)
+        self.flushers.append(flusher)
 
     async def stop(self) -> None:
         """Finish what was proposed and close the logs."""
         for group in self.groups:
             await group.stop()
+        await self.cache.close()
+        await self.spools.close()
+        await self.store.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
         if self._folder is not None:
             self._folder.close()
         if self._temporary is not None:
@@ -134,17 +235,6 @@ class Node:
         self.scratch.mkdir(parents=True, exist_ok=True)
         _tidy(self.blobs.forget_unfinished)
 
-    def _remove_blobs(self, keys: list[str]) -> None:
-        """Remove blobs that no stream shows any more, once nobody reads them."""
-
-        async def remove() -> None:
-            await asyncio.sleep(RELEASED_BLOB_SECONDS)
-            for key in keys:
-                await asyncio.to_thread(_tidy, self.blobs.remove, key)
-
-        if self.recovered:  # those of a replay may be shown again further on
-            self._spawn(remove())
-
     def forget_blob(self, key: str) -> None:
         """Remove a blob that was stored for nothing: it did not come to be shown."""
         self._spawn(asyncio.to_thread(_tidy, self.blobs.remove, key))
@@ -154,21 +244,11 @@ class Node:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _remove_unnamed_blobs(self, named: set[str]) -> None:
-        """Remove what was stored and never committed, or released by a process that was killed."""
-        horizon = (time.time() - UNNAMED_BLOB_SECONDS) * 1000
-        for key in self.blobs.keys():  # noqa: SIM118
-            if key not in named and milliseconds_of(key.rpartition("/")[2]) < horizon:
-                logger.info("removing a blob that nothing names: %s", key)
-                _tidy(self.blobs.remove, key)
-
     async def _watch_recovery(self) -> None:
         """Serve once all is replayed, keep that out of garbage collection, and collect only young objects."""
         gc.disable()
         while not all(group.recovered for group in self.groups):
             await asyncio.sleep(RECOVERY_LOOK_SECONDS)
-        named = {key for group in self.groups for key in group.state.blobs}
-        await asyncio.to_thread(self._remove_unnamed_blobs, named)
         gc.collect()
         gc.freeze()
         self.recovered = True
@@ -176,6 +256,23 @@ class Node:
         while True:
             await asyncio.sleep(YOUNG_COLLECTION_SECONDS)
             gc.collect(1)
+
+
+def _check_fit(first: int, tail: int, loaded: Loaded | None) -> None:
+    """Refuse to start from a log that does not go on where the store ends."""
+    if loaded is None:
+        if first & COUNTER_MASK:
+            raise StartRefused(
+                f"the log begins after position {first}, and the store has no manifest of what was before: "
+                "is cold.root, or cold.s3_bucket, the one that this node always had?"
+            )
+        return
+    position = loaded.manifest.position
+    if not first <= position <= tail:
+        raise StartRefused(
+            f"the store has everything up to position {position}, and the log has ({first}, {tail}]: they do "
+            "not fit. Put the log back from a backup, or make a new node from the store with `ursula restore`"
+        )
 
 
 def _tidy(remove: Callable[..., None], *arguments: str) -> None:

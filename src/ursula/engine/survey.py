@@ -3,8 +3,6 @@
 It is as of no single moment: what changes while it walks is counted as it was found.
 """
 
-import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from heapq import heappush, heapreplace, nlargest
 from itertools import islice
@@ -12,10 +10,10 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
+from ..model.bucket import Bucket
 from ..model.state import State
-from ..model.stream import Bucket
+from .slices import Turn
 
-SLICE_SECONDS = 0.002
 PIECE = 256
 LARGEST_COUNT = 100
 
@@ -41,16 +39,16 @@ async def survey(state: State) -> Survey:
     hot_bytes = 0
     oldest_at = None
     largest: list[HotStream] = []
-    turn = _Turn()
+    turn = Turn()
     async for bucket in _buckets(state, turn):
-        journal = bucket.journal
-        hot_bytes += journal.byte_count
-        if journal.ats and (oldest_at is None or journal.ats[0] < oldest_at):
-            oldest_at = journal.ats[0]
+        for journal in bucket.all_parts():
+            hot_bytes += journal.byte_count
+            if journal.ats and (oldest_at is None or journal.ats[0] < oldest_at):
+                oldest_at = journal.ats[0]
         for names in _pieces(bucket.names):
             for name in names:
-                stream = bucket.streams[name]
-                size = stream.tail - stream.messages.start
+                stream = bucket.streams.get(name)
+                size = 0 if stream is None else stream.messages.end - stream.messages.start
                 if len(largest) < LARGEST_COUNT:
                     if size:
                         heappush(largest, HotStream(size, bucket.name, name))
@@ -62,8 +60,9 @@ async def survey(state: State) -> Survey:
 
 async def hot_bytes(state: State) -> int:
     """All bytes in memory: those that streams show, and those that only their bucket's feed still has."""
-    turn = _Turn()
-    return sum([bucket.journal.byte_count async for bucket in _buckets(state, turn)])
+    turn = Turn()
+    parts = [bucket.all_parts() async for bucket in _buckets(state, turn)]
+    return sum(journal.byte_count for journals in parts for journal in journals)
 
 
 def merged(surveys: list[Survey]) -> Survey:
@@ -76,19 +75,7 @@ def merged(surveys: list[Survey]) -> Survey:
     )
 
 
-class _Turn:
-    """Lets others go on when its time is up."""
-
-    def __init__(self) -> None:
-        self._ends_at = time.perf_counter() + SLICE_SECONDS
-
-    async def end(self) -> None:
-        if time.perf_counter() > self._ends_at:
-            await asyncio.sleep(0)
-            self._ends_at = time.perf_counter() + SLICE_SECONDS
-
-
-async def _buckets(state: State, turn: _Turn) -> AsyncIterator[Bucket]:
+async def _buckets(state: State, turn: Turn) -> AsyncIterator[Bucket]:
     for names in _pieces(state.bucket_names):
         for name in names:
             bucket = state.buckets.get(name)

@@ -6,14 +6,13 @@ from typing import Any
 import msgspec
 
 from ..engine.status import GroupStatus
-from ..log.seam import GENERATION_SHIFT
+from ..log.seam import COUNTER_MASK
 from ..model.limits import LIST_PAGE_MAX
 from .errors import Problem
 from .exchange import Exchange
 from .query import parse_count, parse_query
 
 _JSON = [("content-type", "application/json"), ("cache-control", "no-store")]
-_COUNTER_MASK = (1 << GENERATION_SHIFT) - 1
 _TERM = 1
 
 
@@ -35,7 +34,7 @@ def get_status(exchange: Exchange) -> None:
 def _status(exchange: Exchange, group: GroupStatus | None, recovered: bool) -> dict[str, Any]:
     node_id = exchange.app.node_id
     # A log that still begins with its first entry was never purged.
-    purged = group.first if group is not None and group.first & _COUNTER_MASK else 0
+    purged = group.first if group is not None and group.first & COUNTER_MASK else 0
     return {
         "node_id": node_id,
         "leader_id": node_id,

@@ -20,7 +20,9 @@ from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 
 from .. import logs
+from ..cold.opening import open_store
 from ..config import Address, Settings, StartRefused
+from ..engine import loading
 from ..engine.folder import DataFolder, FolderRefused
 from ..engine.node import Node
 from ..log.seam import LogDamaged
@@ -54,7 +56,13 @@ async def _serve(settings: Settings) -> int:
         raise StartRefused(str(error)) from None
     listener = _listen(settings.server.listen)
     _raise_file_limit(settings.limits.connections)
-    node = Node(folder, settings.limits.log_segment_bytes)
+    node = Node(
+        folder,
+        settings.limits.log_segment_bytes,
+        cold=settings.cold,
+        store=open_store(settings.cold, settings.server.data_dir) if folder is not None else None,
+        spool_bytes=settings.limits.spool_bytes,
+    )
     app = App(node, settings)
     if settings.server.advertise.port == 0:
         app.advertise = str(Address(settings.server.advertise.host, listener.getsockname()[1]))
@@ -77,7 +85,7 @@ async def _serve(settings: Settings) -> int:
     if failure is None:
         logger.info("stopped")
         return 0
-    if isinstance(failure, LogDamaged | EntryUnreadable):
+    if isinstance(failure, LogDamaged | EntryUnreadable | loading.StartRefused):
         raise StartRefused(str(failure))
     if isinstance(failure, OSError) and ended is running:
         raise StartRefused(f"cannot use the data folder {settings.server.data_dir}: {failure}")

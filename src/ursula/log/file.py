@@ -17,7 +17,7 @@ from ursula.log.disk import REAL_DISK, Disk
 from ursula.log.follower import Follower
 from ursula.log.recovery import recover
 from ursula.log.seam import (
-    GENERATION_SHIFT,
+    COUNTER_MASK,
     AppendFailed,
     AppendRetryable,
     AppendUnknown,
@@ -32,7 +32,6 @@ from ursula.log.writer import Writer
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 
-_COUNTER_MASK = (1 << GENERATION_SHIFT) - 1
 _Waiting = tuple[bytes, asyncio.Future[int]]
 
 
@@ -154,7 +153,7 @@ class FileLog:
 
         async def stored() -> list[Entry]:
             # Nothing was ever trimmed from a log that still begins with its first counter.
-            if after < first and first & _COUNTER_MASK:
+            if after < first and first & COUNTER_MASK:
                 raise Trimmed(after, first)
             try:
                 return await asyncio.to_thread(entries.read)

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from ursula.tally import Tally
 
 GENERATION_SHIFT = 40
+COUNTER_MASK = (1 << GENERATION_SHIFT) - 1
 
 
 class Entry(NamedTuple):

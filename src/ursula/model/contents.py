@@ -135,13 +135,13 @@ class Contents:
         return Listing(streams, has_more=False)
 
     def read_feed(
-        self, bucket: str, after: int | None, until: int | None, bytes_max: int
+        self, bucket: str, after: int | None, until: int | None, bytes_max: int, with_parts: bool = False
     ) -> FeedPage | Refused | FeedNotHeld:
         """The rows of a bucket's journal after a position: see feed.py."""
         found = self.buckets.get(bucket)
         if found is None:
             return bucket_not_found(bucket)
-        return read_feed(found, self.position, self.stored_to, after, until, bytes_max)
+        return read_feed(found, self.position, self.stored_to, after, until, bytes_max, with_parts)
 
     def read_records(
         self,

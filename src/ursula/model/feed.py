@@ -18,13 +18,19 @@ _APPEND = int(Kind.APPEND)
 
 
 def read_feed(
-    bucket: Bucket, applied: int, stored_to: int, after: int | None, until: int | None, bytes_max: int
+    bucket: Bucket,
+    applied: int,
+    stored_to: int,
+    after: int | None,
+    until: int | None,
+    bytes_max: int,
+    with_parts: bool = False,
 ) -> FeedPage | Refused | FeedNotHeld:
     """About `bytes_max` of the rows after a position (None: from the beginning) and up to another.
 
     One log entry is never divided, however large. `applied` is the position of the state: what a
     reader may know of, though this bucket may have nothing there. What lies before `stored_to` is
-    read from the store.
+    read from the store; so are messages in blobs, unless their names will do.
     """
     if after is None:
         after = bucket.position - 1
@@ -47,12 +53,12 @@ def read_feed(
         last = len(positions) if until is None else bisect_right(positions, until)
         for number in range(bisect_right(positions, after), last):
             if entries and (size >= bytes_max or rows >= ROWS_MAX):
-                return _page(entries, entries[-1].position, tail)
+                return _page(entries, entries[-1].position, tail, with_parts)
             entry, entry_size = _entry(journal, number)
             entries.append(entry)
             size += entry_size
             rows += len(entry.rows)
-    return _page(entries, next_position, tail)
+    return _page(entries, next_position, tail, with_parts)
 
 
 def feed_tail(bucket: Bucket, stored_to: int) -> int:
@@ -61,10 +67,12 @@ def feed_tail(bucket: Bucket, stored_to: int) -> int:
     return max(bucket.position, stored_to if last < 0 else last)
 
 
-def _page(entries: list[FeedEntry], next_position: int, tail: int) -> FeedPage | FeedNotHeld:
+def _page(
+    entries: list[FeedEntry], next_position: int, tail: int, with_parts: bool
+) -> FeedPage | FeedNotHeld:
     """The page, unless some of its messages are in blobs."""
-    if any(isinstance(row.payload, Part) for entry in entries for row in entry.rows):
-        return FeedNotHeld(entries[0].position - 1)
+    if not with_parts and any(isinstance(row.payload, Part) for entry in entries for row in entry.rows):
+        return FeedNotHeld(entries[0].position - 1, in_blobs=True)
     return FeedPage(entries, next_position, max(tail, next_position))
 
 

@@ -19,6 +19,7 @@ class FeedNotHeld(NamedTuple):
     """The rows of a bucket after a position must be read from the store."""
 
     after: int
+    in_blobs: bool = False
 
 
 def all_held(stream: Stream, chunks: list[Payload]) -> bool:

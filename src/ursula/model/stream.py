@@ -246,18 +246,18 @@ class Stream:
 
     def holds_record(self, record: int) -> bool:
         """Whether the message with this ordinal is in memory, or the name of a blob."""
-        owner = self._owner_of_record(record)
+        owner = self.owner_of_record(record)
         return record >= owner.record_base
 
     def offset_of(self, record: int) -> int:
         """Where the message with this ordinal, which is in memory, begins; for the next one, the tail."""
         if record == self.next_record:
             return self.tail
-        owner = self._owner_of_record(record)
+        owner = self.owner_of_record(record)
         index = record - owner.record_base
         return owner.messages.ends[index - 1] if index else owner.messages.start
 
-    def _owner_of_record(self, record: int) -> "Stream":
+    def owner_of_record(self, record: int) -> "Stream":
         """The stream in the chain of forks that has the message with this ordinal."""
         stream = self
         while stream.parent is not None and record < stream.fork_record:

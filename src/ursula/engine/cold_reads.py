@@ -1,0 +1,287 @@
+"""Reads that reach into the store: by offset or ordinal, and what a command must know of old bytes.
+
+A read is planned from the state without waiting, one stretch at a time: the next one is hot, or in a segment,
+or in a blob. What is fetched never changes, so nothing that happens meanwhile can make it wrong; if an object
+is gone because it was merged, the stretch is planned again.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ..cold.cache import Cache
+from ..cold.piece import Piece
+from ..cold.reader import SegmentRef, Segments
+from ..cold.segment import Footer, Span
+from ..cold.store import ObjectMissing, Store
+from ..model.append import refused
+from ..model.commands import Create, ForkedAt, StoredSegment
+from ..model.create import beyond_append, inside_message
+from ..model.messages import Payload
+from ..model.outcomes import Page, RecordPage, Refused
+from ..model.part import Part
+from ..model.snapshot import trimmed_off
+from ..model.state import State
+from ..model.stream import Ref, Stream
+from .evidence import Evidence, assumed, subject_of
+
+
+class Overtaken(Exception):
+    """What was to be read was trimmed, or is between memory and store for another moment."""
+
+
+class ColdReads:
+    """Reads of one group through the store."""
+
+    def __init__(self, state: State, store: Store, segments: Segments, cache: Cache) -> None:
+        self._state = state
+        self._store = store
+        self._segments = segments
+        self._cache = cache
+
+    async def read(
+        self, bucket: str, stream: Stream, offset: int, bytes_max: int, whole: bool
+    ) -> Page | Refused:
+        """A page of a stream from an offset on that is not in memory."""
+        chunks: list[bytes] = []
+        whole = whole or stream.is_json
+        try:
+            end = await self._gather(bucket, stream, offset, bytes_max, whole, chunks)
+        except Overtaken:
+            return self._refusal(bucket, stream, offset)
+        if isinstance(end, Refused):
+            return end
+        now = self._state.visible(bucket, stream.name, stream.incarnation)
+        if isinstance(now, Refused):
+            return now
+        return Page(
+            now.incarnation, now.content_type, now.media_type, chunks, offset, end, now.tail, now.closed
+        )
+
+    async def read_records(
+        self,
+        bucket: str,
+        stream: Stream,
+        offset: int | None,
+        record: int | None,
+        records_max: int,
+        bytes_max: int,
+    ) -> RecordPage | Refused:
+        """Messages of a JSON stream from an offset or an ordinal on that is not in memory."""
+        chunks: list[bytes] = []
+        try:
+            if record is not None:
+                offset = await self._offset_of(bucket, stream, record)
+            else:
+                offset = 0 if offset is None else offset
+                place = await self.place_of(bucket, stream, offset)
+                if place is None:
+                    return refused("invalid_offset", "no message begins at this offset", stream)
+                record = place
+            end = await self._gather(bucket, stream, offset, bytes_max, True, chunks)
+        except Overtaken:
+            return self._refusal(bucket, stream, offset or 0)
+        if isinstance(end, Refused):
+            return end
+        now = self._state.visible(bucket, stream.name, stream.incarnation)
+        if isinstance(now, Refused):
+            return now
+        if len(chunks) > records_max:
+            del chunks[records_max:]
+            end = offset + sum(map(len, chunks))
+        return RecordPage(
+            now.incarnation,
+            now.content_type,
+            now.media_type,
+            chunks,
+            offset,
+            end,
+            now.tail,
+            now.closed,
+            record,
+            now.first_record,
+            now.next_record,
+        )
+
+    async def prove(self, command: Evidence) -> Evidence | Refused:
+        """A command with what the store knows of the bytes it speaks of, or why it is refused."""
+        subject = subject_of(self._state, command)
+        if subject is None:
+            return assumed(command)
+        stream, offset = subject
+        try:
+            place = await self.place_of(command.bucket, stream, offset)
+            if not isinstance(command, Create):
+                if place is None:
+                    return refused("invalid_offset", "no message begins or ends at this offset", stream)
+                return replace(command, record=place, incarnation=stream.incarnation)
+            return await self._prove_fork(command, stream, offset, place)
+        except Overtaken:
+            return refused("unavailable", "what was asked for is on its way to the store: try again", stream)
+
+    async def _prove_fork(
+        self, command: Create, stream: Stream, offset: int, place: int | None
+    ) -> Create | Refused:
+        if place is None and stream.is_json:
+            return inside_message()
+        count = command.fork.sub_offset if command.fork is not None else 0
+        exact = await self.sub_offset(command.bucket, stream, offset, count) if count else offset
+        if exact is None:
+            return beyond_append()
+        record = place or 0
+        if stream.is_json and exact != offset:
+            record = await self.place_of(command.bucket, stream, exact) or 0
+        return replace(command, forked_at=ForkedAt(stream.incarnation, exact, record))
+
+    async def place_of(self, bucket: str, stream: Stream, offset: int) -> int | None:
+        """How many messages lie before an offset (0 if they have no ordinals); None if it is no boundary."""
+        if offset == stream.tail:
+            return stream.next_record
+        owner, _ = stream.owner_of(offset)
+        if offset >= owner.messages.start:
+            return stream.record_at(offset) if stream.is_boundary(offset) else None
+        piece = await self._piece(bucket, owner, offset)
+        if not piece.is_boundary(offset):
+            return None
+        return 0 if piece.first_record is None else piece.first_record + piece.count_before(offset)
+
+    async def sub_offset(self, bucket: str, stream: Stream, offset: int, count: int) -> int | None:
+        """The offset so many bytes (JSON: messages) further in the same append, or None."""
+        owner, limit = stream.owner_of(offset)
+        if offset >= owner.messages.start:
+            return stream.sub_offset(offset, count)
+        piece = await self._piece(bucket, owner, offset)
+        end = min(piece.append_end_after(offset), limit)
+        while end == piece.end and end < min(limit, owner.messages.start):  # it may go on in the next piece
+            following = await self._piece(bucket, owner, end)
+            if following.first_command != piece.last_command:
+                break
+            if stream.is_json:
+                count -= len(piece.message_ends(offset, end))
+                if count <= 0:
+                    count += len(piece.message_ends(offset, end))
+                    break
+                offset = end
+            piece, end = following, min(following.append_end_after(end), limit)
+        if not stream.is_json:
+            return offset + count if offset + count <= end else None
+        ends = piece.message_ends(offset, end)
+        return ends[count - 1] if 0 < count <= len(ends) else None
+
+    async def _gather(
+        self, bucket: str, stream: Stream, offset: int, bytes_max: int, whole: bool, into: list[bytes]
+    ) -> int | Refused:
+        """Add about `bytes_max` from the offset on; return where they end."""
+        begin = offset
+        while offset < stream.tail and (bytes_max > 0 or not into):
+            owner, limit = stream.owner_of(offset)
+            before = offset
+            if offset >= owner.messages.start:
+                held: list[Payload] = (
+                    [b""] if into else []
+                )  # with some taken, a message that is too large waits
+                taken = len(held)
+                offset = owner.messages.read(offset, limit, bytes_max, whole, held)
+                into.extend(await self._resolved(held[taken:]))
+            else:
+                piece = await self._piece(bucket, owner, offset)
+                if offset == begin and stream.is_json and not piece.is_boundary(offset):
+                    message = "the offset lies inside a JSON message"
+                    return Refused("invalid_offset", message, stream.incarnation, stream.tail)
+                offset = piece.read(offset, limit, bytes_max, whole, into, split=whole)
+            if offset == before:
+                break
+            bytes_max -= offset - before
+        return offset
+
+    async def _resolved(self, payloads: Sequence[Payload]) -> list[bytes]:
+        return [payload if isinstance(payload, bytes) else await self.fetch(payload) for payload in payloads]
+
+    async def fetch(self, part: Part) -> bytes:
+        """The bytes of a message that is in a blob."""
+        key = f"blobs/{part.blob}"
+
+        async def load() -> tuple[bytes, int]:
+            data = await self._store.get_range(key, part.start, part.end)
+            return data, len(data)
+
+        return await self._cache.get((key, part.start, part.end), load)
+
+    async def _offset_of(self, bucket: str, stream: Stream, record: int) -> int:
+        """Where the message with this ordinal begins."""
+        owner = stream.owner_of_record(record)
+        if record >= owner.record_base:
+            return stream.offset_of(record)
+        ref = owner.ref_of_record(record)
+        if ref is None:
+            raise Overtaken
+        segment: StoredSegment | None = self._first_segment(ref)
+        while segment is not None:
+            footer = await self._footer(segment)
+            span = footer.find_record(bucket, owner.name, owner.incarnation, record)
+            piece = await self._read_piece(segment, span, bucket, owner)
+            if piece is not None and piece.first_record is not None:
+                index = record - piece.first_record
+                if 0 <= index < len(piece.ends):
+                    return piece.ends[index - 1] if index else piece.start
+            segment = self._state.segment_after(segment.last)
+        raise Overtaken
+
+    async def _piece(self, bucket: str, owner: Stream, offset: int) -> Piece:
+        """The messages around an offset, which is in the store."""
+        for again in (True, False):
+            try:
+                return await self._find_piece(bucket, owner, offset)
+            except ObjectMissing:
+                if not again:
+                    raise
+        raise Overtaken
+
+    async def _find_piece(self, bucket: str, owner: Stream, offset: int) -> Piece:
+        ref = owner.ref_at(offset)
+        if ref is None:
+            raise Overtaken
+        segment: StoredSegment | None = self._first_segment(ref)
+        while segment is not None:
+            footer = await self._footer(segment)
+            span = footer.find(bucket, owner.name, owner.incarnation, offset)
+            while span is not None:
+                piece = await self._read_piece(segment, span, bucket, owner)
+                if piece is not None and piece.start <= offset < piece.end:
+                    return piece
+                if piece is not None and piece.start > offset:
+                    break
+                span = footer.following(span, bucket, owner.name, owner.incarnation)
+            segment = self._state.segment_after(segment.last)
+        raise Overtaken
+
+    def _first_segment(self, ref: Ref) -> StoredSegment:
+        segment = self._state.segment_at(ref.position)
+        if segment is None:
+            raise Overtaken
+        return segment
+
+    async def _footer(self, segment: StoredSegment) -> Footer:
+        return await self._segments.footer(segment_ref(segment))
+
+    async def _read_piece(
+        self, segment: StoredSegment, span: Span | None, bucket: str, owner: Stream
+    ) -> Piece | None:
+        if span is None:
+            return None
+        table = await self._segments.row_group(segment_ref(segment), span)
+        return Piece.of(table, bucket, owner.name, owner.incarnation)
+
+    def _refusal(self, bucket: str, stream: Stream, offset: int) -> Refused:
+        """Why a stream is not to be read at the offset any more."""
+        found = self._state.visible(bucket, stream.name, stream.incarnation)
+        if isinstance(found, Refused):
+            return found
+        if offset < found.earliest:
+            return trimmed_off(found)
+        return refused("unavailable", "what was asked for is on its way to the store: try again", found)
+
+
+def segment_ref(segment: StoredSegment) -> SegmentRef:
+    """A segment as its reader wants it."""
+    return SegmentRef(segment.key, segment.size, segment.footer_bytes, segment.footer_crc)

@@ -1,0 +1,104 @@
+"""The rows of a flush: the journals of all buckets up to a cut, as columns of a segment.
+
+Put together in small steps; the sorting, compressing and writing of all of it is for threads.
+"""
+
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
+
+import pyarrow as pa
+
+from ..cold.schema import SEGMENT_SCHEMA
+from ..model.journal import KIND_NAMES, NO_RECORD, Journal
+from ..model.part import Part
+from .slices import Turn
+
+STEP_ROWS = 1024
+
+Fetch = Callable[[Part], Awaitable[bytes]]
+
+
+async def rows_of(parts: Sequence[tuple[str, Journal]], group: int, fetch: Fetch) -> pa.Table:
+    """All rows of these parts of journals, in the order of the log within each; `fetch` reads blobs."""
+    batches = []
+    turn = Turn()
+    for bucket, journal in parts:
+        positions, ats = _of_rows(journal)
+        for first in range(0, len(journal), STEP_ROWS):
+            last = min(first + STEP_ROWS, len(journal))
+            payloads = journal.payloads[first:last]
+            for number, payload in enumerate(payloads):
+                if type(payload) is Part:
+                    payloads[number] = await fetch(payload)
+            batches.append(_batch(bucket, journal, group, first, last, payloads, positions, ats))
+            await turn.end()
+    return pa.Table.from_batches(batches, schema=SEGMENT_SCHEMA)
+
+
+def _of_rows(journal: Journal) -> tuple["array[int]", "array[int]"]:
+    """Position and time of every row, which the journal keeps once for an entry."""
+    positions, ats = array("q"), array("q")
+    bounds = [*journal.first_rows[1:], len(journal)]
+    for first, last, position, at in zip(
+        journal.first_rows, bounds, journal.positions, journal.ats, strict=True
+    ):
+        positions.extend([position] * (last - first))
+        ats.extend([at] * (last - first))
+    return positions, ats
+
+
+def _batch(
+    bucket: str,
+    journal: Journal,
+    group: int,
+    first: int,
+    last: int,
+    payloads: "list[bytes | Part | None]",
+    positions: "array[int]",
+    ats: "array[int]",
+) -> pa.RecordBatch:
+    count = last - first
+    streams = journal.streams[first:last]
+    offsets = journal.offsets[first:last]
+    ends = array("q", [o if p is None else o + len(p) for o, p in zip(offsets, payloads, strict=True)])
+    producers = journal.producers[first:last]
+    events = journal.events
+    is_named = any(producers)
+    columns = [
+        pa.array([group], pa.int32()).take(pa.array([0] * count)),
+        pa.array([bucket] * count, pa.string()),
+        pa.array([stream.name for stream in streams], pa.string()),
+        pa.array([stream.incarnation for stream in streams], pa.string()),
+        pa.array([KIND_NAMES[kind] for kind in journal.kinds[first:last]], pa.string()),
+        _integers(offsets),
+        _integers(ends),
+        pa.array([None if r == NO_RECORD else r for r in journal.records[first:last]], pa.int64()),
+        _integers(positions[first:last]),
+        pa.array(journal.indexes[first:last], pa.int32()),
+        _integers(ats[first:last]).cast(pa.timestamp("us", tz="UTC")),
+        pa.array([stream.content_type for stream in streams], pa.string()),
+        _optional([None if p is None else p.id for p in producers] if is_named else None, count, pa.string()),
+        _optional(
+            [None if p is None else p.epoch for p in producers] if is_named else None, count, pa.int64()
+        ),
+        _optional([None if p is None else p.seq for p in producers] if is_named else None, count, pa.int64()),
+        pa.array(payloads, pa.binary()),
+        _optional(
+            [_text(events.get(row)) for row in range(first, last)] if events else None, count, pa.string()
+        ),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SEGMENT_SCHEMA)
+
+
+def _integers(numbers: "array[int]") -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers.tobytes())])
+
+
+def _optional(
+    values: "list[str | None] | list[int | None] | None", count: int, kind: pa.DataType
+) -> pa.Array:
+    return pa.nulls(count, kind) if values is None else pa.array(values, kind)
+
+
+def _text(event: bytes | None) -> str | None:
+    return None if event is None else event.decode()

@@ -1,0 +1,352 @@
+"""The flush: a cut through a group, everything up to it into the store, and then out of memory and log.
+
+In this order, so that a crash between any two steps leaves only objects that nothing names: the cut, through
+the log; the segment and the state rows, as of the cut; `Flushed`, through the log; the manifest; the live
+list; and the log is trimmed to the manifest before. Two flushers at once cannot harm each other.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ..cold import manifest as manifests
+from ..cold.segment import encode_segment
+from ..cold.state_rows import BATCH_ROWS, EncodedState, batch_of, encode_state
+from ..cold.store import Store, StoreFailed, StoreUnavailable
+from ..cold.ulid import milliseconds_of
+from ..model import checkpoint
+from ..model.changes import Capture, RowKind
+from ..model.commands import FlushBegin, Flushed, StoredSegment, StoredState
+from ..model.journal import Journal
+from ..model.outcomes import CutMade, Done
+from ..tally import Tally
+from .flush_rows import Fetch, rows_of
+from .group import Group
+from .slices import Turn
+
+LOOK_SECONDS = 0.05
+RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
+LIVE_LIST_SECONDS = 10.0
+CHANGES_MAX = 64
+CAPTURE_STEP = 64
+FLUSH_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+logger = logging.getLogger(__name__)
+
+
+class FlushSettings(NamedTuple):
+    """When to flush, and for whom."""
+
+    cluster: str
+    generation: int
+    flush_size: int
+    flush_interval: float
+
+
+class FlushFailed(Exception):
+    """A flush that did not come to its end; the text says why."""
+
+
+class Superseded(Exception):
+    """The store belongs to a later generation: this node must stop."""
+
+
+class _Cut(NamedTuple):
+    """What is taken at the moment of a cut; the rest is captured bit by bit."""
+
+    position: int
+    start: int
+    at: int
+    group_row: bytes
+    parts: list[tuple[str, Journal]]
+    capture: Capture
+
+
+class Flusher:
+    """Moves what is old out of one group."""
+
+    def __init__(self, group: Group, store: Store, fetch: Fetch, settings: FlushSettings) -> None:
+        self._group = group
+        self._store = store
+        self._fetch = fetch
+        self._settings = settings
+        self._identity = secrets.randbits(63)
+        self._wanted: list[asyncio.Future[int]] = []
+        self._base_wanted = False
+        self._since: float | None = None
+        self._live_at = 0.0
+        self._live_late = False
+        self._lock = asyncio.Lock()
+        self.manifest: str | None = None
+        self.manifest_position = 0
+        self.previous_position = 0
+        self.problem: str | None = None
+        self.count = 0
+        self.failed_count = 0
+        self.stored_bytes = 0
+        self.flush_seconds = Tally(FLUSH_SECONDS)
+
+    async def run(self) -> None:
+        """Flush whenever it is time, until cancelled."""
+        failures = 0
+        pause = min(LOOK_SECONDS, self._settings.flush_interval / 2)
+        while True:
+            await asyncio.sleep(
+                pause if not failures else RETRY_SECONDS[min(failures, len(RETRY_SECONDS)) - 1]
+            )
+            if not self._group.recovered:
+                continue
+            try:
+                if failures:
+                    await self._store.list("generations/")  # is it back?
+                if self._is_due():
+                    await self.flush()
+                elif self._live_late:
+                    await self._write_live()
+            except (StoreFailed, FlushFailed) as error:
+                failures += 1
+                self._note_failure(error)
+            else:
+                if failures and self.problem is not None:
+                    logger.info("the store takes objects again")
+                failures, self.problem = 0, None
+
+    def _note_failure(self, error: Exception) -> None:
+        self.failed_count += 1
+        if self.problem != str(error):
+            logger.error("what is in memory cannot be flushed: %s", error)
+        self.problem = str(error)
+        waiting, self._wanted = self._wanted, []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(StoreUnavailable(str(error)))
+
+    async def request(self) -> int:
+        """Flush now; returns the position up to which everything is stored, when its manifest is written."""
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._wanted.append(future)
+        return await future
+
+    def request_base(self) -> None:
+        """Write all rows of the state with the next flush, and flush soon."""
+        self._base_wanted = True
+
+    async def purge(self) -> int:
+        """Trim the log to the last manifest; returns where it begins now."""
+        if self.manifest_position:
+            await self._group.log.trim(self.manifest_position)
+        return self._group.log.measures.first
+
+    def _is_due(self) -> bool:
+        state = self._group.state
+        if self._wanted or self._base_wanted or self._group.flush_wanted:
+            return True
+        if not self._has_news():
+            self._since = None
+            return False
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        return (
+            state.gauge.count >= self._settings.flush_size
+            or now - self._since >= self._settings.flush_interval
+        )
+
+    def _has_news(self) -> bool:
+        """Whether something happened that is not only about the store itself."""
+        state = self._group.state
+        if state.parts or state.sealed_parts:
+            return True
+        kinds = (RowKind.STREAM, RowKind.BUCKET)
+        return any(key[0] in kinds for key in state.changes.open) or bool(state.changes.sealed)
+
+    async def flush(self) -> int:
+        """One flush, from the cut to the trimmed log; returns its position."""
+        async with self._lock:
+            began_at = time.monotonic()
+            waiting, self._wanted = self._wanted, []
+            self._group.flush_wanted = False
+            try:
+                position = await self._flush()
+            except BaseException:
+                self._wanted = waiting + self._wanted
+                raise
+            self._since = None
+            self.count += 1
+            self.flush_seconds.add(time.monotonic() - began_at)
+            for future in waiting:
+                if not future.done():
+                    future.set_result(position)
+            return position
+
+    async def _flush(self) -> int:
+        await self._check_generation()
+        is_base = self._base_wanted or self._base_is_due()
+        cut = await self._cut(is_base)
+        try:
+            batches = await self._capture(cut)
+        finally:
+            self._group.state.changes.end_capture()
+        segment = await self._store_segment(cut)
+        state = await self._store_state(cut, is_base, batches)
+        made_at = min(_made_at(stored.key) for stored in (segment, state) if stored is not None)
+        command = Flushed(cut.start, cut.position, segment, state, made_at)
+        outcome = await self._group.ask(command)
+        if not isinstance(outcome, Done):
+            raise FlushFailed(f"the flush up to position {cut.position} came to nothing: {outcome}")
+        if is_base:
+            self._base_wanted = False
+        await self._write_manifest(cut, segment)
+        await self._write_live(at_once=False)
+        if self.previous_position:
+            await self._group.log.trim(self.previous_position)
+        return cut.position
+
+    async def _check_generation(self) -> None:
+        own = self._settings.generation
+        newest = manifests.newest_generation(await manifests.read_generations(self._store))
+        if newest > own:
+            raise Superseded(
+                f"the store is in generation {newest}, and this node in {own}: it was restored elsewhere. "
+                "Stop this node; its data folder holds what came after the restore began"
+            )
+
+    def _base_is_due(self) -> bool:
+        chain = self._group.state.stored.chain
+        if not chain:
+            return True
+        changed = sum(state.size for state in chain[1:])
+        return len(chain) > CHANGES_MAX or changed > max(chain[0].size // 4, 64 * 1024)
+
+    async def _cut(self, is_base: bool) -> _Cut:
+        cuts: list[_Cut] = []
+        self._group.on_cut[self._identity] = lambda: cuts.append(self._take(is_base))
+        try:
+            outcome = await self._group.ask(FlushBegin(self._identity))
+        finally:
+            del self._group.on_cut[self._identity]
+        if not isinstance(outcome, CutMade) or not cuts:
+            raise FlushFailed(f"the log did not take the beginning of a flush: {outcome}")
+        return cuts[0]
+
+    def _take(self, is_base: bool) -> _Cut:
+        state = self._group.state
+        everything = checkpoint.all_keys(state) if is_base else None
+        return _Cut(
+            state.cut,
+            state.stored.flushed,
+            state.at,
+            checkpoint.group_row(state),
+            [part for _, parts in state.sealed_parts for part in parts],
+            state.changes.begin_capture(lambda key: checkpoint.row_of(state, key), everything),
+        )
+
+    async def _capture(self, cut: _Cut) -> list[pa.RecordBatch]:
+        capture, turn = cut.capture, Turn()
+        batches = [batch_of([((0, "", ""), cut.group_row)])]
+        while not capture.is_done:
+            capture.step(CAPTURE_STEP)
+            if len(capture.rows) >= BATCH_ROWS // 4 or capture.is_done:
+                rows, capture.rows = capture.rows, []
+                batches.append(batch_of(rows))
+            await turn.end()
+        return batches
+
+    async def _store_segment(self, cut: _Cut) -> StoredSegment | None:
+        if not cut.parts:
+            return None
+        number, store = self._group.number, self._store
+        table = await rows_of(cut.parts, number, self._fetch)
+        encoded = await asyncio.to_thread(encode_segment, table, number, cut.start, cut.position)
+        del table
+        key = manifests.segment_key(number, cut.start, cut.position)
+        await store.put(key, memoryview(encoded.data))
+        self.stored_bytes += encoded.data.size
+        return StoredSegment(
+            cut.start,
+            cut.position,
+            key,
+            encoded.row_count,
+            encoded.data.size,
+            encoded.payload_bytes,
+            encoded.footer_bytes,
+            encoded.footer_crc,
+            encoded.digest,
+        )
+
+    async def _store_state(self, cut: _Cut, is_base: bool, batches: list[pa.RecordBatch]) -> StoredState:
+        encoded: EncodedState = await asyncio.to_thread(encode_state, batches)
+        key = manifests.state_key(self._group.number, cut.position)
+        await self._store.put(key, memoryview(encoded.data))
+        self.stored_bytes += encoded.data.size
+        return StoredState(key, is_base, encoded.rows, encoded.data.size, encoded.digest)
+
+    async def _write_manifest(self, cut: _Cut, segment: StoredSegment | None) -> None:
+        settings, number = self._settings, self._group.number
+        document = manifests.Manifest(
+            manifests.FORMAT,
+            settings.cluster,
+            settings.generation,
+            number,
+            cut.start,
+            cut.position,
+            cut.at,
+            None if segment is None else segment_facts(segment),
+            [state_facts(state) for state in self._group.state.stored.chain],
+            self.manifest,
+        )
+        key = manifests.manifest_key(number, cut.position)
+        await self._store.put(key, manifests.encode(document))
+        self.previous_position = self.manifest_position
+        self.manifest, self.manifest_position = key, cut.position
+
+    async def _write_live(self, at_once: bool = True) -> None:
+        """Tell readers outside which segments are live; soon after another time, a little later."""
+        if not at_once and time.monotonic() - self._live_at < LIVE_LIST_SECONDS:
+            self._live_late = True
+            return
+        if at_once and time.monotonic() - self._live_at < LIVE_LIST_SECONDS:
+            return
+        self._live_at, self._live_late = time.monotonic(), False
+        await self.write_live_now()
+
+    async def write_live_now(self) -> None:
+        """Tell readers outside which segments are live."""
+        state, settings = self._group.state, self._settings
+        document = manifests.LiveList(
+            settings.cluster,
+            settings.generation,
+            self._group.number,
+            state.stored.flushed,
+            [manifests.LiveSegment(s.key, s.first, s.last, s.rows, s.size) for s in state.segments],
+        )
+        await self._store.put(manifests.live_key(self._group.number), manifests.encode(document))
+
+
+def segment_facts(segment: StoredSegment) -> manifests.SegmentFacts:
+    """A segment as a manifest names it."""
+    return manifests.SegmentFacts(
+        segment.first,
+        segment.last,
+        segment.key,
+        segment.rows,
+        segment.size,
+        segment.payload_bytes,
+        segment.footer_bytes,
+        segment.footer_crc,
+        segment.digest,
+    )
+
+
+def state_facts(state: StoredState) -> manifests.StateFacts:
+    """A state object as a manifest names it."""
+    return manifests.StateFacts(state.key, state.is_base, state.rows, state.size, state.digest)
+
+
+def _made_at(key: str) -> int:
+    """When an object got its name, in microseconds."""
+    return milliseconds_of(manifests.ulid_of(key) or "0") * 1000
