@@ -32,6 +32,7 @@ class DataFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._applied: list[int] = []
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -56,6 +57,28 @@ class DataFolder:
     def close(self) -> None:
         """Let others use it."""
         os.close(self._lock)
+
+    def note_applied(self, positions: list[int]) -> None:
+        """Note how far each group has come: a log that ends before that is not the one it was."""
+        if positions != self._applied:
+            self._applied = positions
+            temporary = self.path / "applied.json.new"
+            with suppress(OSError):  # what matters of it is in the log
+                temporary.write_bytes(msgspec.json.encode(positions) + b"\n")
+                temporary.rename(self.path / "applied.json")
+
+    def check_applied(self, group: int, tail: int) -> None:
+        """Refuse a log that ends before what was applied from it."""
+        try:
+            positions = msgspec.json.decode((self.path / "applied.json").read_bytes(), type=list[int])
+        except (OSError, msgspec.MsgspecError):
+            return  # it is written without syncing, so a power loss may leave anything
+        if group < len(positions) and positions[group] > tail:
+            raise FolderRefused(
+                f"the log in {self.log_path(group)} ends at position {tail}, and this node had applied "
+                f"{positions[group]}: the log is older than the node. Put the newer one back, or make a new "
+                "node from the store with `ursula restore`"
+            )
 
     def log_path(self, group: int) -> Path:
         """Where the log of a group lies."""

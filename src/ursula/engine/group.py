@@ -441,6 +441,15 @@ class Group:
                     if kind in (RowKind.STREAM, RowKind.GRAVE):
                         self._let_go(kind, bucket, name)
                         await turn.end()
+        await self._park(turn)
+
+    def park_idle(self) -> None:
+        """Park streams again that were asked for."""
+        if self.state.unparked and (self._settling is None or self._settling.done()):
+            self._settling = asyncio.get_running_loop().create_task(self._settle())
+
+    async def _park(self, turn: Turn) -> None:
+        state = self.state
         for stream, bucket in list(state.unparked.items()):
             found = state.buckets.get(bucket)
             if found is not None and stream.changed <= state.stored.flushed:

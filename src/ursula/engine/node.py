@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from heapq import merge
 from itertools import islice
@@ -83,6 +83,7 @@ class Node:
         self.flushers: list[Flusher] = []
         self.store_problem: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._workers: list[asyncio.Task[None]] = []
         self.recovered = False  # whether every group has replayed its log
         self._began_at = time.monotonic()
         self._recovered_at: float | None = None
@@ -94,11 +95,14 @@ class Node:
         await self._patiently(self._enter_store)
         for number in range(self.group_count):
             await self._open_group(number)
-        await asyncio.gather(
-            *(group.run() for group in self.groups),
-            *(flusher.run() for flusher in self.flushers),
-            self._watch_recovery(),
-        )
+        self._workers = [asyncio.create_task(work) for work in self._work()]
+        await asyncio.gather(*(group.run() for group in self.groups), *self._workers)
+
+    def _work(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What goes on beside the requests, until the node stops."""
+        yield self._watch_recovery()
+        for flusher in self.flushers:
+            yield flusher.run()
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do what needs the store; while it cannot be reached, say so and try again."""
@@ -144,6 +148,8 @@ class Node:
         loaded = await self._patiently(lambda: load_newest(self.store, number))
         start = log.first if loaded is None else loaded.manifest.position
         _check_fit(log.measures.first, log.measures.tail, loaded)
+        if self._folder is not None:
+            self._folder.check_applied(number, log.measures.tail)
         group = Group(
             number,
             log,
@@ -170,6 +176,9 @@ class Node:
 
     async def stop(self) -> None:
         """Finish what was proposed and close the logs."""
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
         for group in self.groups:
             await group.stop()
         await self.cache.close()
@@ -256,6 +265,10 @@ class Node:
         while True:
             await asyncio.sleep(YOUNG_COLLECTION_SECONDS)
             gc.collect(1)
+            for group in self.groups:
+                group.park_idle()
+            if self._folder is not None:
+                await asyncio.to_thread(self._folder.note_applied, [group.applied for group in self.groups])
 
 
 def _check_fit(first: int, tail: int, loaded: Loaded | None) -> None:

@@ -85,7 +85,7 @@ async def _serve(settings: Settings) -> int:
     if failure is None:
         logger.info("stopped")
         return 0
-    if isinstance(failure, LogDamaged | EntryUnreadable | loading.StartRefused):
+    if isinstance(failure, LogDamaged | EntryUnreadable | loading.StartRefused | FolderRefused):
         raise StartRefused(str(failure))
     if isinstance(failure, OSError) and ended is running:
         raise StartRefused(f"cannot use the data folder {settings.server.data_dir}: {failure}")
