@@ -31,6 +31,7 @@ ALLOWED = {
         "ursula.engine",
         "ursula.cold.blobs",
         "ursula.cold.schema",
+        "ursula.cold.store",
         "ursula.config",
         "ursula.log.seam",
         "ursula.logs",
@@ -46,8 +47,10 @@ ALLOWED = {
 """Which of our modules a room may import; a folder stands for all that is in it."""
 
 EXCEPTIONS = {
-    "engine/node.py": {"ursula.log.file", "ursula.log.memory"},  # the one place that chooses a log
+    # The one place that chooses a log, and hands the settings of the store to who needs them:
+    "engine/node.py": {"ursula.log.file", "ursula.log.memory", "ursula.config"},
     "cold/opening.py": {"ursula.config"},  # the one place that chooses a store
+    "http/server.py": {"ursula.cold.opening"},  # the place where a server is put together
 }
 
 CONSTANTS_OF_CONTENTS = {"BEGINNING", "TAIL"}
