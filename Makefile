@@ -1,6 +1,6 @@
 # make serve   a durable stream server on http://127.0.0.1:4437
 # make test    everything that must be green before a change goes in
-# make faults  more rounds of kill -9
+# make faults  more rounds of kill -9, and the tests again with everything in the store
 # make bench   what it costs, against others
 #
 # Nothing is installed outside this folder but Debian packages that are missing.
@@ -29,9 +29,10 @@ lint: .venv/test.stamp
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 
-faults: .venv/test.stamp
-	@scripts/debian-packages util-linux
+faults: .venv/test.stamp node
+	@scripts/debian-packages util-linux chromium
 	URSULA_FAULT_ROUNDS=50 .venv/bin/pytest tests/faults $(ARGS)
+	URSULA_TEST_COLD=tiny .venv/bin/pytest tests/http tests/engine tests/interop tests/client $(ARGS)
 
 bench: .venv/bench.stamp bench/node_modules/install.stamp
 	@scripts/debian-packages wrk

@@ -17,6 +17,8 @@ from typing import Any, Self
 
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
+TINY_FLUSHES = {"cold.flush_size": "4KiB", "cold.flush_interval": "50ms", "cold.cache_bytes": "0"}
+"""With these nearly everything is read from the store. `URSULA_TEST_COLD=tiny` gives them to every server."""
 
 
 class ServerExited(Exception):
@@ -49,7 +51,8 @@ class Server:
         self._environment = {
             name: value for name, value in os.environ.items() if not name.startswith("URSULA_")
         }
-        for name, value in (settings or {}).items():
+        tiny = TINY_FLUSHES if os.environ.get("URSULA_TEST_COLD") == "tiny" else {}
+        for name, value in {**tiny, **(settings or {})}.items():
             self._environment["URSULA_" + name.upper().replace(".", "__")] = value
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None

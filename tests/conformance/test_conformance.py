@@ -1,4 +1,4 @@
-"""The official suite against the default durable server."""
+"""The official suite against the default server, and against one that reads nearly all from the store."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server import Server
+from tests.server import TINY_FLUSHES, Server
 
 FOLDER = Path(__file__).parent
 PASSED = 332
@@ -17,10 +17,11 @@ SKIPPED = 6
 
 
 @pytest.mark.timeout(600)
-def test_the_official_suite_passes_in_full(tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", [{}, TINY_FLUSHES], ids=["default", "tiny"])
+def test_the_official_suite_passes_in_full(tmp_path: Path, settings: dict[str, str]) -> None:
     if not (FOLDER / "node_modules" / "vitest").is_dir():
         pytest.fail("the official suite is not installed, type: make node")
-    with Server(tmp_path / "data") as server:
+    with Server(tmp_path / "data", settings=settings) as server:
         results = run_suite(server.url, tmp_path / "results.json")
         assert server.complaints() == []
         assert server.stop() == 0
