@@ -5,7 +5,9 @@ or in a blob. What is fetched never changes, so nothing that happens meanwhile c
 is gone because it was merged, the stretch is planned again.
 """
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -13,7 +15,7 @@ from ..cold.cache import Cache
 from ..cold.piece import Piece
 from ..cold.reader import SegmentRef, Segments
 from ..cold.segment import Footer, Span
-from ..cold.store import ObjectMissing, Store
+from ..cold.store import ObjectDamaged, ObjectMissing, Store, StoreFailed
 from ..model.append import refused
 from ..model.commands import Create, ForkedAt, StoredSegment
 from ..model.create import beyond_append, inside_message
@@ -24,6 +26,10 @@ from ..model.snapshot import trimmed_off
 from ..model.state import State
 from ..model.stream import Ref, Stream
 from .evidence import Evidence, assumed, subject_of
+
+
+READ_AHEAD = 3
+"""So many row groups are fetched before they are asked for."""
 
 
 class Overtaken(Exception):
@@ -38,6 +44,7 @@ class ColdReads:
         self._store = store
         self._segments = segments
         self._cache = cache
+        self._ahead: dict[str, asyncio.Task[None]] = {}
 
     async def read(
         self, bucket: str, stream: Stream, offset: int, bytes_max: int, whole: bool
@@ -189,10 +196,31 @@ class ColdReads:
                     message = "the offset lies inside a JSON message"
                     return Refused("invalid_offset", message, stream.incarnation, stream.tail)
                 offset = piece.read(offset, limit, bytes_max, whole, into, split=whole)
+                if before == piece.start or offset == piece.end:
+                    self._read_ahead(bucket, owner, piece.end, limit)
             if offset == before:
                 break
             bytes_max -= offset - before
         return offset
+
+    def _read_ahead(self, bucket: str, owner: Stream, offset: int, limit: int) -> None:
+        """Have the next pieces fetched for someone who seems to read on and on."""
+        wanted = owner.incarnation
+        if offset >= min(limit, owner.messages.start) or wanted in self._ahead or not self._cache.bytes_max:
+            return
+
+        async def fetch() -> None:
+            nonlocal offset
+            for _ in range(READ_AHEAD):
+                if offset >= min(limit, owner.messages.start):
+                    break
+                with suppress(StoreFailed, Overtaken, ValueError):  # who needs it will be told
+                    offset = (await self._piece(bucket, owner, offset)).end
+                    continue
+                break
+
+        task = self._ahead[wanted] = asyncio.get_running_loop().create_task(fetch())
+        task.add_done_callback(lambda _: self._ahead.pop(wanted))
 
     async def _resolved(self, payloads: Sequence[Payload]) -> list[bytes]:
         return [payload if isinstance(payload, bytes) else await self.fetch(payload) for payload in payloads]
@@ -270,7 +298,10 @@ class ColdReads:
         if span is None:
             return None
         table = await self._segments.row_group(segment_ref(segment), span)
-        return Piece.of(table, bucket, owner.name, owner.incarnation)
+        try:
+            return Piece.of(table, bucket, owner.name, owner.incarnation)
+        except ValueError as error:
+            raise ObjectDamaged(segment.key, str(error)) from None
 
     def _refusal(self, bucket: str, stream: Stream, offset: int) -> Refused:
         """Why a stream is not to be read at the offset any more."""

@@ -83,6 +83,7 @@ class Flusher:
         self._lock = asyncio.Lock()
         self.manifest: str | None = None
         self.manifest_position = 0
+        self.manifest_at: int | None = None
         self.previous_position = 0
         self.problem: str | None = None
         self.count = 0
@@ -141,6 +142,11 @@ class Flusher:
             await self._group.log.trim(self.manifest_position)
         return self._group.log.measures.first
 
+    @property
+    def waiting_since(self) -> float | None:
+        """When something that is not stored yet was first seen, on the monotonic clock."""
+        return self._since
+
     def _is_due(self) -> bool:
         state = self._group.state
         if self._wanted or self._base_wanted or self._group.flush_wanted:
@@ -169,9 +175,10 @@ class Flusher:
         async with self._lock:
             began_at = time.monotonic()
             waiting, self._wanted = self._wanted, []
+            is_needed = self._base_wanted or self._group.flush_wanted or self._has_news()
             self._group.flush_wanted = False
             try:
-                position = await self._flush()
+                position = await self._flush() if is_needed else self._group.state.stored.flushed
             except BaseException:
                 self._wanted = waiting + self._wanted
                 raise
@@ -302,7 +309,7 @@ class Flusher:
         key = manifests.manifest_key(number, cut.position)
         await self._store.put(key, manifests.encode(document))
         self.previous_position = self.manifest_position
-        self.manifest, self.manifest_position = key, cut.position
+        self.manifest, self.manifest_position, self.manifest_at = key, cut.position, cut.at
 
     async def _write_live(self, at_once: bool = True) -> None:
         """Tell readers outside which segments are live; soon after another time, a little later."""

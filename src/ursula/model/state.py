@@ -185,7 +185,11 @@ class State(Contents):
         if stream.changed <= self.cut:
             self.changes.note((RowKind.STREAM, command.bucket, stream.name))
         stream.changed = self.position
-        self._write(bucket, stream, command, index, command.counts)
+        if command.body is not None:
+            self.stored.bodies.append((self.position, command.body.blob))
+        if stream.referred <= self.cut and (command.messages or command.body is not None):
+            self._refer(stream)
+        write(bucket, stream, command, index, self.at, command.counts)
         producer = command.producer
         if command.close:
             self._close(bucket, stream, command, index)
@@ -196,21 +200,6 @@ class State(Contents):
             outcome.record_next = stream.next_record
             outcome.record_start = outcome.record_next - message_count(command)
         return outcome
-
-    def _write(
-        self,
-        bucket: Bucket,
-        stream: Stream,
-        command: Append | Create,
-        index: int,
-        counts: tuple[int, ...] = (),
-    ) -> None:
-        """Add messages to a stream, in memory or by name."""
-        if command.body is not None:
-            self.stored.bodies.append((self.position, command.body.blob))
-        if stream.referred <= self.cut and (command.messages or command.body is not None):
-            self._refer(stream)
-        write(bucket, stream, command, index, self.at, counts)
 
     def _create(self, command: Create, index: int) -> AnyOutcome:
         plan = decide_create(self.buckets, command)
@@ -237,7 +226,10 @@ class State(Contents):
         journal.add(index, kind, stream, stream.tail, event=events.creation(command, stream))
         written = message_count(command)
         if written:
-            self._write(bucket, stream, command, index)
+            if command.body is not None:
+                self.stored.bodies.append((self.position, command.body.blob))
+            self._refer(stream)
+            write(bucket, stream, command, index, self.at)
         if command.close:
             self._close(bucket, stream, command, index)
         return created(stream, new=True, written=written)
