@@ -5,7 +5,7 @@ import time
 
 from tests.engine.driving import BEGIN, run
 
-from ursula.engine.survey import LARGEST_COUNT, HotStream, Survey, hot_bytes, merged, survey
+from ursula.engine.survey import LARGEST_COUNT, HotStream, Survey, held, merged, survey
 from ursula.model.commands import AnyCommand, Append, Create, Delete, PublishSnapshot
 from ursula.model.state import State
 
@@ -33,7 +33,7 @@ def test_the_largest_streams_come_first_and_empty_ones_not_at_all() -> None:
             HotStream(1, "a", "one"),
         ]
         assert found.oldest_at == BEGIN
-        assert found.hot_bytes == await hot_bytes(state) >= 16
+        assert found.hot_bytes == (await held(state)).hot_bytes >= 16
 
     run(session())
 
@@ -52,7 +52,7 @@ def test_only_so_many_are_named() -> None:
 def test_nothing_has_no_bytes() -> None:
     async def session() -> None:
         assert await survey(State(0)) == Survey(0, None, [])
-        assert await hot_bytes(State(0)) == 0
+        assert await held(State(0)) == (0, 0)
 
     run(session())
 
@@ -60,7 +60,7 @@ def test_nothing_has_no_bytes() -> None:
 def test_what_was_trimmed_is_no_longer_the_streams_but_still_in_memory() -> None:
     async def session() -> None:
         state = filled({("a", "trimmed"): 100, ("a", "ended"): 50})
-        before = await hot_bytes(state)
+        before = (await held(state)).hot_bytes
         state.begin(2, BEGIN)
         state.apply_all(
             [

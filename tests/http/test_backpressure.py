@@ -31,7 +31,7 @@ def api(small: Server) -> Iterator[httpx.Client]:
 def until_held(api: httpx.Client, count: int) -> None:
     """Wait until so many bytes are taken from the allowance."""
     give_up_at = time.monotonic() + 10
-    while scrape(api)["ursula_write_backpressure_bytes"] != count:
+    while scrape(api).value("ursula_write_backpressure_bytes", limit="inflight_bytes") != count:
         assert time.monotonic() < give_up_at
         time.sleep(0.01)
 
@@ -51,7 +51,7 @@ def test_a_half_sent_body_holds_its_room_until_it_is_whole(
     small: Server, api: httpx.Client, path: str
 ) -> None:
     make(api, path, TEXT, b"0")
-    before = scrape(api)["ursula_write_backpressure_rejections_total"]
+    before = scrape(api).value("ursula_write_backpressure_rejections_total", limit="inflight_bytes")
     with begin(small, path, HALF) as slow:
         until_held(api, HALF)
         assert backpressure(api) == {"active": False, "reason": None}
@@ -59,10 +59,10 @@ def test_a_half_sent_body_holds_its_room_until_it_is_whole(
         refused(answer, 503, "write_backpressure")
         assert answer.headers["retry-after"] == "1"
         seen = scrape(api)
-        assert seen["ursula_write_backpressure_active"] == 1
-        assert seen["ursula_write_backpressure_bytes"] == HALF
-        assert seen["ursula_write_backpressure_limit_bytes"] == LIMIT
-        assert seen["ursula_write_backpressure_rejections_total"] == before + 1
+        assert seen.value("ursula_write_backpressure_active", limit="inflight_bytes") == 1
+        assert seen.value("ursula_write_backpressure_bytes", limit="inflight_bytes") == HALF
+        assert seen.value("ursula_write_backpressure_limit_bytes", limit="inflight_bytes") == LIMIT
+        assert seen.value("ursula_write_backpressure_rejections_total", limit="inflight_bytes") == before + 1
         found = backpressure(api)
         assert found["active"] is True
         assert "limits.inflight_bytes" in str(found["reason"])
@@ -71,8 +71,8 @@ def test_a_half_sent_body_holds_its_room_until_it_is_whole(
         post(api, path, b"1", TEXT)  # and so does what still fits
         assert slow.send(b"x" * (HALF - 1)).answer().status == 204
     seen = scrape(api)
-    assert seen["ursula_write_backpressure_active"] == 0
-    assert seen["ursula_write_backpressure_bytes"] == 0
+    assert seen.value("ursula_write_backpressure_active", limit="inflight_bytes") == 0
+    assert seen.value("ursula_write_backpressure_bytes", limit="inflight_bytes") == 0
     assert backpressure(api) == {"active": False, "reason": None}
     post(api, path, b"y" * HALF, TEXT)
     assert content(api, path) == b"01" + b"x" * HALF + b"y" * HALF
@@ -121,8 +121,8 @@ def test_a_body_that_never_fits_is_no_pressure(start_server: StartServer, path: 
         make(api, path, TEXT)
         refused(api.post(path, headers=TEXT, content=b"x" * 1500), 503, "write_backpressure")
         seen = scrape(api)
-        assert seen["ursula_write_backpressure_rejections_total"] == 1
-        assert seen["ursula_write_backpressure_active"] == 0
+        assert seen.value("ursula_write_backpressure_rejections_total", limit="inflight_bytes") == 1
+        assert seen.value("ursula_write_backpressure_active", limit="inflight_bytes") == 0
 
 
 def test_who_is_turned_away_is_told_that_the_connection_ends(

@@ -4,6 +4,7 @@ Put together in small steps; the sorting, compressing and writing of all of it i
 """
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 
 import pyarrow as pa
@@ -23,27 +24,28 @@ async def rows_of(parts: Sequence[tuple[str, Journal]], group: int, fetch: Fetch
     batches = []
     turn = Turn()
     for bucket, journal in parts:
-        positions, ats = _of_rows(journal)
         for first in range(0, len(journal), STEP_ROWS):
             last = min(first + STEP_ROWS, len(journal))
             payloads = journal.payloads[first:last]
             for number, payload in enumerate(payloads):
                 if type(payload) is Part:
                     payloads[number] = await fetch(payload)
-            batches.append(_batch(bucket, journal, group, first, last, payloads, positions, ats))
+            batches.append(_batch(bucket, journal, group, first, last, payloads))
             await turn.end()
     return pa.Table.from_batches(batches, schema=SEGMENT_SCHEMA)
 
 
-def _of_rows(journal: Journal) -> tuple["array[int]", "array[int]"]:
-    """Position and time of every row, which the journal keeps once for an entry."""
+def _of_rows(journal: Journal, first: int, last: int) -> tuple["array[int]", "array[int]"]:
+    """Position and time of some rows, which the journal keeps once for an entry."""
     positions, ats = array("q"), array("q")
-    bounds = [*journal.first_rows[1:], len(journal)]
-    for first, last, position, at in zip(
-        journal.first_rows, bounds, journal.positions, journal.ats, strict=True
-    ):
-        positions.extend([position] * (last - first))
-        ats.extend([at] * (last - first))
+    entry = bisect_right(journal.first_rows, first) - 1
+    while first < last:
+        following = entry + 1
+        end = journal.first_rows[following] if following < len(journal.first_rows) else len(journal)
+        count = min(end, last) - first
+        positions.extend([journal.positions[entry]] * count)
+        ats.extend([journal.ats[entry]] * count)
+        first, entry = first + count, following
     return positions, ats
 
 
@@ -54,10 +56,9 @@ def _batch(
     first: int,
     last: int,
     payloads: "list[bytes | Part | None]",
-    positions: "array[int]",
-    ats: "array[int]",
 ) -> pa.RecordBatch:
     count = last - first
+    positions, ats = _of_rows(journal, first, last)
     streams = journal.streams[first:last]
     offsets = journal.offsets[first:last]
     ends = array("q", [o if p is None else o + len(p) for o, p in zip(offsets, payloads, strict=True)])
@@ -73,9 +74,9 @@ def _batch(
         _integers(offsets),
         _integers(ends),
         pa.array([None if r == NO_RECORD else r for r in journal.records[first:last]], pa.int64()),
-        _integers(positions[first:last]),
+        _integers(positions),
         pa.array(journal.indexes[first:last], pa.int32()),
-        _integers(ats[first:last]).cast(pa.timestamp("us", tz="UTC")),
+        _integers(ats).cast(pa.timestamp("us", tz="UTC")),
         pa.array([stream.content_type for stream in streams], pa.string()),
         _optional([None if p is None else p.id for p in producers] if is_named else None, count, pa.string()),
         _optional(

@@ -61,6 +61,8 @@ from .watchers import Watchers
 BATCH_COMMANDS_MAX = 1024
 BATCH_BYTES_MAX = 1024 * 1024
 SLICE_SECONDS = 0.005
+DROPPED_AT_ONCE = 4096
+"""So many messages are let go of before others have their turn."""
 FEED_PAUSE_SECONDS = 0.005
 """Who follows a bucket is woken no more often than this: all its streams together may be busy."""
 
@@ -112,6 +114,7 @@ class Group:
         self.on_cut: dict[int, Callable[[], None]] = {}
         self.flush_wanted = False
         self.rejected_count = 0
+        self._rejected_bytes = 1
         self._settling: asyncio.Task[None] | None = None
         self._expiry = Expiry(self.state)
         self._expiry_timer: asyncio.TimerHandle | None = None
@@ -224,6 +227,8 @@ class Group:
             return
         if size and self._is_full(size):
             self.rejected_count += 1
+            if size <= (self._hot_bytes_max or 0):  # a larger one waits until there is nothing else
+                self._rejected_bytes = size
             message = "what is in memory must be flushed first, and that takes a while"
             done(Refused("write_backpressure", message))
             return
@@ -260,8 +265,8 @@ class Group:
 
     @property
     def is_full(self) -> bool:
-        """Whether an append would be turned away now."""
-        return self._is_full(1)
+        """Whether an append like the last one that was turned away would be turned away now."""
+        return self._is_full(self._rejected_bytes)
 
     def _is_full(self, size: int) -> bool:
         """Whether so many bytes more are too many; one append always fits where there is nothing else."""
@@ -434,12 +439,14 @@ class Group:
                     found.forget_part(part)
                 else:
                     state.gauge.count -= part.held_bytes
-                await turn.end()
+                while not part.drain(DROPPED_AT_ONCE):
+                    await turn.end()
             del parts
             for keys in settled:
                 for kind, bucket, name in keys:
                     if kind in (RowKind.STREAM, RowKind.GRAVE):
-                        self._let_go(kind, bucket, name)
+                        while not self._let_go(kind, bucket, name):
+                            await turn.end()
                         await turn.end()
         await self._park(turn)
 
@@ -457,18 +464,21 @@ class Group:
             state.unparked.pop(stream, None)
             await turn.end()
 
-    def _let_go(self, kind: int, bucket: str, name: str) -> None:
+    def _let_go(self, kind: int, bucket: str, name: str) -> bool:
+        """Let go of what is stored of a stream, or of some of it; whether that was all."""
         state = self.state
         stored = state.stored_to
         if kind == RowKind.GRAVE:
             state.graves.drop_stored(bucket, name, stored)
-            return
+            return True
         found = state.buckets.get(bucket)
         stream = found.streams.get(name) if found is not None else None
         if found is not None and stream is not None:
-            stream.drop_stored(stored)
+            if not stream.drop_stored(stored, DROPPED_AT_ONCE):
+                return False
             if stream.changed <= stored:
                 found.park(stream)
+        return True
 
     def _wake_feeds(self) -> None:
         """Wake who follows a bucket: at once after a pause; what comes soon after that, together."""

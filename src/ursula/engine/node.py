@@ -32,13 +32,14 @@ from ..log.seam import COUNTER_MASK
 from ..model.outcomes import BucketDescription
 from .clock import Clock, system_clock
 from .cold_reads import ColdReads
+from .cold_status import ColdStatus, cold_status
 from .feed_reads import FeedReads
 from .flusher import Flusher, FlushSettings
 from .folder import DataFolder
 from .group import Group
 from .loading import Loaded, StartRefused, load_newest
 from .status import GroupStatus
-from .survey import Survey, hot_bytes, merged, survey
+from .survey import Held, Survey, held, merged, survey
 
 YOUNG_COLLECTION_SECONDS = 1.0
 RECOVERY_LOOK_SECONDS = 0.01
@@ -79,6 +80,7 @@ class Node:
         self._threads = ThreadPoolExecutor(DECODING_THREADS, "ursula-cold")
         self.cache = Cache(self.cold.cache_bytes)
         self.spools = Cache(spool_bytes)
+        self.caches = {"row_groups": self.cache, "spools": self.spools}
         self.segments = Segments(self.store, self.cache, self._threads)
         self.flushers: list[Flusher] = []
         self.store_problem: str | None = None
@@ -169,6 +171,7 @@ class Node:
         flusher = Flusher(group, self.store, cold.fetch, settings)
         if loaded is not None:
             flusher.manifest, flusher.manifest_position = loaded.key, loaded.manifest.position
+            flusher.manifest_at = loaded.manifest.at
             flusher.previous_position = loaded.previous_position
             group.look_after_all(loaded.deadlines)
         self.groups.append(group)
@@ -214,14 +217,21 @@ class Node:
         """What an operator may see of every group; none are there before their logs are open."""
         return [group.status() for group in self.groups]
 
+    def cold_statuses(self) -> list[ColdStatus]:
+        """What an operator may see of the store, group by group."""
+        return [
+            cold_status(group, flusher) for group, flusher in zip(self.groups, self.flushers, strict=True)
+        ]
+
     def list_buckets(self, after: str, count: int) -> list[BucketDescription]:
         """The next buckets by name."""
         found = [group.state.list_buckets(after, count) for group in self.groups]
         return list(islice(merge(*found, key=attrgetter("name")), count))
 
-    async def hot_bytes(self) -> int:
-        """All bytes in memory."""
-        return sum([await hot_bytes(group.state) for group in self.groups])
+    async def held(self) -> Held:
+        """All bytes in memory, and how many streams are parked."""
+        found = [await held(group.state) for group in self.groups]
+        return Held(sum(part.hot_bytes for part in found), sum(part.parked_streams for part in found))
 
     async def survey(self) -> Survey:
         """Where the bytes are. Those who ask while it is being found out get the same answer."""

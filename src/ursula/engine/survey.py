@@ -26,17 +26,25 @@ class HotStream(NamedTuple):
     stream: str
 
 
+class Held(NamedTuple):
+    """All bytes in memory, and how many streams are kept as their rows alone."""
+
+    hot_bytes: int
+    parked_streams: int
+
+
 class Survey(NamedTuple):
     """All bytes in memory, when the oldest of them came (microseconds), and the streams with the most."""
 
     hot_bytes: int
     oldest_at: int | None
     largest: list[HotStream]
+    parked_streams: int = 0
 
 
 async def survey(state: State) -> Survey:
     """Walk over everything."""
-    hot_bytes = 0
+    hot_bytes = parked_streams = 0
     oldest_at = None
     largest: list[HotStream] = []
     turn = Turn()
@@ -45,6 +53,7 @@ async def survey(state: State) -> Survey:
             hot_bytes += journal.byte_count
             if journal.ats and (oldest_at is None or journal.ats[0] < oldest_at):
                 oldest_at = journal.ats[0]
+        parked_streams += len(bucket.parked)
         for names in _pieces(bucket.names):
             for name in names:
                 stream = bucket.streams.get(name)
@@ -55,14 +64,16 @@ async def survey(state: State) -> Survey:
                 elif size > largest[0].hot_bytes:
                     heapreplace(largest, HotStream(size, bucket.name, name))
             await turn.end()
-    return Survey(hot_bytes, oldest_at, nlargest(LARGEST_COUNT, largest))
+    return Survey(hot_bytes, oldest_at, nlargest(LARGEST_COUNT, largest), parked_streams)
 
 
-async def hot_bytes(state: State) -> int:
+async def held(state: State) -> Held:
     """All bytes in memory: those that streams show, and those that only their bucket's feed still has."""
-    turn = Turn()
-    parts = [bucket.all_parts() async for bucket in _buckets(state, turn)]
-    return sum(journal.byte_count for journals in parts for journal in journals)
+    hot_bytes = parked_streams = 0
+    async for bucket in _buckets(state, Turn()):
+        hot_bytes += sum(journal.byte_count for journal in bucket.all_parts())
+        parked_streams += len(bucket.parked)
+    return Held(hot_bytes, parked_streams)
 
 
 def merged(surveys: list[Survey]) -> Survey:
@@ -72,6 +83,7 @@ def merged(surveys: list[Survey]) -> Survey:
         sum(found.hot_bytes for found in surveys),
         min(oldest, default=None),
         nlargest(LARGEST_COUNT, [stream for found in surveys for stream in found.largest]),
+        sum(found.parked_streams for found in surveys),
     )
 
 

@@ -9,7 +9,6 @@ import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import (
@@ -22,11 +21,13 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
-from prometheus_client.utils import floatToGoString
 
+from ..engine.cold_status import ColdStatus
 from ..engine.status import GroupStatus
-from ..tally import Tally
+from ..engine.survey import Held
+from .cold_metrics import cold_families
 from .exchange import Exchange
+from .families import by_group, gauge, histogram_buckets
 from .traffic import LIVE, Traffic
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def get_metrics(exchange: Exchange) -> None:
 
     async def answer() -> None:
         app = exchange.app
-        hot_bytes = await app.node.hot_bytes()
-        body = await asyncio.to_thread(render, list(families(app, hot_bytes)))
+        held = await app.node.held()
+        body = await asyncio.to_thread(render, list(families(app, held)))
         exchange.send(200, _HEADERS, body)
 
     exchange.app.spawn(exchange, answer())
@@ -68,7 +69,7 @@ def render(metrics: Iterable[Metric]) -> bytes:
     return generate_latest(registry)
 
 
-def families(app: "App", hot_bytes: int) -> Iterator[Metric]:
+def families(app: "App", held: Held) -> Iterator[Metric]:
     """Everything there is to tell, as of now."""
     yield InfoMetricFamily(
         "ursula_build",
@@ -77,18 +78,19 @@ def families(app: "App", hot_bytes: int) -> Iterator[Metric]:
     )
     yield from _requests(app.traffic)
     yield from _live(app)
-    yield from _backpressure(app)
+    statuses, cold = app.node.statuses(), app.node.cold_statuses()
+    yield from _backpressure(app, cold)
     yield from _recovery(app)
-    statuses = app.node.statuses()
     yield from _appends(statuses)
     yield from _logs(statuses)
-    yield _gauge("ursula_buckets", "Buckets.", sum(group.bucket_count for group in statuses))
-    yield _gauge(
+    yield gauge("ursula_buckets", "Buckets.", sum(group.bucket_count for group in statuses))
+    yield gauge(
         "ursula_streams",
         "Streams, those included that are deleted but still needed by forks.",
         sum(group.stream_count for group in statuses),
     )
-    yield _gauge("ursula_hot_bytes", "Bytes of messages and events that are held in memory.", hot_bytes)
+    yield gauge("ursula_hot_bytes", "Bytes of messages and events that are held in memory.", held.hot_bytes)
+    yield from cold_families(app.node, cold, held.parked_streams)
 
 
 def _requests(traffic: Traffic) -> Iterator[Metric]:
@@ -103,7 +105,7 @@ def _requests(traffic: Traffic) -> Iterator[Metric]:
         values = (route, method, str(status))
         counts.add_metric(values, latency.count)
         if route not in LIVE:
-            latencies.add_metric(values, _buckets(latency), latency.total)
+            latencies.add_metric(values, histogram_buckets(latency), latency.total)
     yield counts
     yield latencies
 
@@ -116,7 +118,7 @@ def _live(app: "App") -> Iterator[Metric]:
     for kind in LIVE_KINDS:
         connections.add_metric((kind,), found[kind])
     yield connections
-    yield _gauge(
+    yield gauge(
         "ursula_live_watchers",
         "Who is called when something changes; all SSE connections of a stream are one.",
         sum(group.watcher_count for group in app.node.statuses()),
@@ -126,29 +128,39 @@ def _live(app: "App") -> Iterator[Metric]:
     )
 
 
-def _backpressure(app: "App") -> Iterator[Metric]:
-    bodies, name = app.bodies, "ursula_write_backpressure_"
-    yield _gauge(f"{name}active", "1 while bodies are turned away for want of room.", bodies.is_backed_up)
-    yield _gauge(
-        f"{name}bytes", "Bytes of bodies that are being read or wait to be stored.", bodies.held_bytes
+def _backpressure(app: "App", groups: list[ColdStatus]) -> Iterator[Metric]:
+    """The two limits that turn writes away: of bodies on their way, and of what is not yet in the store."""
+    name, labels = "ursula_write_backpressure_", ("limit",)
+    active = GaugeMetricFamily(
+        f"{name}active", "1 while writes are turned away for want of room.", labels=labels
     )
-    yield _gauge(f"{name}limit_bytes", "How many of them there may be.", bodies.held_bytes_max)
-    yield CounterMetricFamily(
-        f"{name}rejections",
-        "Requests that were turned away with 503 write_backpressure.",
-        bodies.rejected_count,
+    used = GaugeMetricFamily(f"{name}bytes", "Bytes that count against the limit.", labels=labels)
+    limit = GaugeMetricFamily(f"{name}limit_bytes", "How many of them there may be.", labels=labels)
+    rejections = CounterMetricFamily(
+        f"{name}rejections", "Requests that were turned away with 503 write_backpressure.", labels=labels
     )
+    bodies, hot = app.bodies, ("max_hot_bytes",)
+    active.add_metric(hot, any(group.is_full for group in groups))
+    used.add_metric(hot, sum(group.held_bytes for group in groups))
+    limit.add_metric(hot, app.node.cold.max_hot_bytes)
+    rejections.add_metric(hot, sum(group.rejected_count for group in groups))
+    inflight = ("inflight_bytes",)
+    active.add_metric(inflight, bodies.is_backed_up)
+    used.add_metric(inflight, bodies.held_bytes)
+    limit.add_metric(inflight, bodies.held_bytes_max)
+    rejections.add_metric(inflight, bodies.rejected_count)
+    yield from (active, used, limit, rejections)
 
 
 def _recovery(app: "App") -> Iterator[Metric]:
     node = app.node
-    yield _gauge("ursula_rehydrate_complete", "1 once the log has been replayed.", node.recovered)
-    yield _gauge(
+    yield gauge("ursula_rehydrate_complete", "1 once the log has been replayed.", node.recovered)
+    yield gauge(
         "ursula_rehydrate_progress_ratio",
         "How much of the log has been replayed, from 0 to 1.",
         node.progress,
     )
-    yield _gauge(
+    yield gauge(
         "ursula_rehydrate_seconds", "How long the replay took, or has taken so far.", node.recovery_seconds
     )
 
@@ -170,17 +182,17 @@ def _appends(statuses: list[GroupStatus]) -> Iterator[Metric]:
         labels = (str(group.number),)
         messages.add_metric(labels, group.append_messages)
         body_bytes.add_metric(labels, group.append_bytes)
-        commands.add_metric(labels, _buckets(group.batch_commands), group.batch_commands.total)
-        entry_bytes.add_metric(labels, _buckets(group.batch_bytes), group.batch_bytes.total)
+        commands.add_metric(labels, histogram_buckets(group.batch_commands), group.batch_commands.total)
+        entry_bytes.add_metric(labels, histogram_buckets(group.batch_bytes), group.batch_bytes.total)
     yield from (messages, body_bytes, commands, entry_bytes)
 
 
 def _logs(statuses: list[GroupStatus]) -> Iterator[Metric]:
-    tail = _by_group("ursula_log_tail_position", "Position of the last durable entry.")
-    applied = _by_group("ursula_log_applied_position", "Position of the last applied entry.")
-    pending = _by_group("ursula_log_pending_commands", "Commands that are not yet durable and applied.")
-    size = _by_group("ursula_log_size_bytes", "Bytes of all entries that are kept.")
-    segments = _by_group("ursula_log_segments", "Segment files.")
+    tail = by_group("ursula_log_tail_position", "Position of the last durable entry.")
+    applied = by_group("ursula_log_applied_position", "Position of the last applied entry.")
+    pending = by_group("ursula_log_pending_commands", "Commands that are not yet durable and applied.")
+    size = by_group("ursula_log_size_bytes", "Bytes of all entries that are kept.")
+    segments = by_group("ursula_log_segments", "Segment files.")
     failures = CounterMetricFamily(
         "ursula_log_failures",
         "Entries that the log did not take: certainly (unavailable), or perhaps (unknown).",
@@ -200,20 +212,6 @@ def _logs(statuses: list[GroupStatus]) -> Iterator[Metric]:
         if group.log_segment_count is not None:
             segments.add_metric(labels, group.log_segment_count)
         if group.sync_seconds is not None:
-            syncs.add_metric(labels, _buckets(group.sync_seconds), group.sync_seconds.total)
+            syncs.add_metric(labels, histogram_buckets(group.sync_seconds), group.sync_seconds.total)
     found: tuple[Metric, ...] = (tail, applied, pending, size, segments, failures, syncs)
     yield from (family for family in found if family.samples)
-
-
-def _gauge(name: str, documentation: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, documentation, value)
-
-
-def _by_group(name: str, documentation: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, documentation, labels=("group",))
-
-
-def _buckets(tally: Tally) -> list[tuple[str, float]]:
-    """The counts as Prometheus has them: of all values up to each bound."""
-    bounds = [*map(floatToGoString, tally.bounds), "+Inf"]
-    return list(zip(bounds, accumulate(tally.counts), strict=True))

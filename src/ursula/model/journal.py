@@ -96,6 +96,12 @@ class Journal:
         """What it adds to the gauge."""
         return self.byte_count + len(self.kinds) * ROW_BYTES
 
+    def drain(self, count: int) -> bool:
+        """Give back the memory of so many rows of a part that nobody needs any more; whether all is given."""
+        for column in (self.payloads, self.streams, self.producers):
+            del column[-count:]
+        return not self.streams
+
     def enter(self, position: int, at: int) -> None:
         """Say that the next rows belong to the log entry at this position."""
         if self.position == position:

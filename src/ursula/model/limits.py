@@ -16,6 +16,9 @@ BATCH_FRAMES_MAX = 512
 BATCH_BODY_BYTES_MAX = 32 * 1024 * 1024
 LIST_PAGE_MAX = 1000
 
+BODY_BYTES_HELD_MAX = 1024 * 1024
+"""Larger bodies are stored before they are logged, and logged by name."""
+
 READ_BYTES_DEFAULT = 1024 * 1024
 READ_BYTES_MAX = 16 * 1024 * 1024
 

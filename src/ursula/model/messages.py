@@ -57,11 +57,17 @@ class Messages:
             first += count
         return end
 
-    def drop_before(self, offset: int) -> int:
-        """Forget the messages that end at or before the offset, which is a boundary; return how many."""
+    def drop_before(self, offset: int, count_max: int | None = None) -> int:
+        """Forget the messages that end at or before the offset, which is a boundary; return how many.
+
+        With `count_max`, no more than so many: the first ones.
+        """
         count = bisect_right(self.ends, offset)
+        if count_max is not None and count > count_max:
+            count = count_max
+            offset = self.ends[count - 1]
         if count:
-            self.payloads = self.payloads[count:]
+            del self.payloads[:count]
             self.ends = self.ends[count:]
             if self.append_ends is not None:
                 ends = self.append_ends[bisect_right(self.append_ends, offset) :]

@@ -213,11 +213,12 @@ class Stream:
     def _ref(self, index: int) -> Ref:
         return Ref(*self.refs[3 * index : 3 * index + 3])  # type: ignore[index]
 
-    def drop_stored(self, position: int) -> None:
-        """Let go of the messages up to a cut: the store has them."""
+    def drop_stored(self, position: int, count_max: int | None = None) -> bool:
+        """Let go of the messages up to a cut, so many at once: the store has them. Whether all are gone."""
         end = self.end_at(position)
         if end > self.messages.start:
-            self.record_base += self.messages.drop_before(end)
+            self.record_base += self.messages.drop_before(end, count_max)
+        return self.messages.start >= end
 
     @property
     def is_idle(self) -> bool:

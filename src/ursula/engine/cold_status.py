@@ -1,0 +1,55 @@
+"""What a group tells an operator of its store: plain values, which could come from another process."""
+
+import time
+from typing import NamedTuple
+
+from ..tally import Tally
+from .flusher import Flusher
+from .group import Group
+
+
+class ColdStatus(NamedTuple):
+    """How far a group is stored, in how much, and whether more can be. Times are microseconds since 1970."""
+
+    number: int
+    manifest_position: int
+    manifest_at: int | None
+    backlog_seconds: float
+    problem: str | None
+    flush_count: int
+    failed_count: int
+    flush_seconds: Tally
+    written_bytes: int
+    segment_count: int
+    segment_bytes: int
+    payload_bytes: int
+    state_bytes: int
+    held_bytes: int
+    is_full: bool
+    rejected_count: int
+    ended_streams: int
+
+
+def cold_status(group: Group, flusher: Flusher) -> ColdStatus:
+    """A group as it is now."""
+    state = group.state
+    since = flusher.waiting_since
+    return ColdStatus(
+        group.number,
+        flusher.manifest_position,
+        flusher.manifest_at,
+        0.0 if since is None else time.monotonic() - since,
+        flusher.problem,
+        flusher.count,
+        flusher.failed_count,
+        flusher.flush_seconds,
+        flusher.stored_bytes,
+        len(state.segments),
+        state.segments.size,
+        state.segments.payload_bytes,
+        sum(stored.size for stored in state.stored.chain),
+        state.gauge.count,
+        group.is_full,
+        group.rejected_count,
+        len(state.graves.incarnations),
+    )
