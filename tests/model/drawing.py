@@ -5,26 +5,37 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
-from tests.model.oracle import Oracle, OracleStream, media
+from msgspec.structs import replace
+from tests.model.oracle import Oracle, OracleStream, fork_offset, media
+from tests.model.storing import segment, state_object
 
 from ursula.model.commands import (
     AnyCommand,
     Append,
+    BucketCommand,
+    Collect,
     Create,
     CreateBucket,
     Delete,
     DeleteBucket,
     Expire,
+    FlushBegin,
+    Flushed,
+    ForkedAt,
     ForkPoint,
     IfMatch,
+    Merge,
     Producer,
     PublishSnapshot,
     Renew,
     SetAttributes,
+    StoreCommand,
     Trim,
+    Undelete,
     Version,
 )
 from ursula.model.entry import encode
+from ursula.model.outcomes import Refused
 
 BUCKETS = ["b", "c"]
 NAMES = ["s", "sa", "t", "ta/1", "t\u00e9", "tz", "u", "v", "\U0001f600"]
@@ -360,30 +371,118 @@ def _now(stream: OracleStream | None) -> str:
 
 
 @st.composite
-def any_commands(draw: DrawFn, oracle: Oracle) -> AnyCommand:
-    if not oracle.buckets or draw(rarely):
-        return draw(st.sampled_from(BUCKETS).map(CreateBucket))
-    if sum(len(bucket.streams) for bucket in oracle.buckets.values()) == 0:
-        return draw(creates(oracle))
-    kinds: list[Callable[[Oracle], SearchStrategy[Any]]]
-    kinds = [plain_appends, producer_appends, appends, creates, forks, repeated_creates, closing_retries]
-    kinds += [plain_appends, producer_appends, appends, deletes, expiries, renewals, batches]
-    kinds += [bucket_deletes, attributes, publications, publications, trims, batches]
-    command: AnyCommand = draw(draw(st.sampled_from(kinds))(oracle))
+def undeletes(draw: DrawFn, oracle: Oracle) -> Undelete:
+    """The return of a stream that has ended, mostly of one that has."""
+    ended = [(grave.bucket, grave.stream.name, grave.stream) for grave in oracle.graves]
+    if not ended or draw(rarely):
+        return Undelete(*draw(places(oracle))[:2])
+    bucket, name, stream = draw(st.sampled_from(ended))
+    return Undelete(bucket, name, stream.incarnation if draw(st.booleans()) else draw(incarnations(stream)))
+
+
+@st.composite
+def flushes(draw: DrawFn, oracle: Oracle) -> Flushed:
+    """That everything up to a cut is stored; hardly ever by a flusher that was too late."""
+    cuts = [cut for cut in oracle.cuts if cut > oracle.flushed]
+    cut = draw(st.sampled_from(cuts)) if cuts else oracle.flushed
+    start = oracle.flushed - draw(rarely)
+    tag = f"{start}-{cut}-{oracle.position}"
+    state = state_object(f"state/{tag}", not oracle.chain or draw(rarely))
+    return Flushed(
+        start, cut, segment(start, cut, f"segments/{tag}"), state, oracle.at - draw(rarely) * 500_000
+    )
+
+
+@st.composite
+def merges(draw: DrawFn, oracle: Oracle) -> Merge:
+    """One segment for two or three, hardly ever for what is not there."""
+    count = draw(st.integers(2, 3))
+    first = draw(st.integers(0, max(0, len(oracle.segments) - 2)))
+    inputs = oracle.segments[first : first + count]
+    if not inputs or draw(hardly_ever):
+        return Merge(("segments/none",), None, oracle.at)
+    tag = f"segments/merged-{inputs[0].first}-{inputs[-1].last}-{oracle.position}"
+    output = segment(inputs[0].first, inputs[-1].last, tag)
+    return Merge(tuple(one.key for one in inputs), output, oracle.at - draw(rarely) * 500_000)
+
+
+@st.composite
+def collections(draw: DrawFn, oracle: Oracle) -> Collect:
+    """The end of what was replaced or ended some time ago."""
+    horizon = max(0, oracle.at - draw(st.sampled_from([0, 200_000, 500_000, 1_000_000])))
+    return Collect(horizon, draw(st.sampled_from([0, oracle.flushed, oracle.position])))
+
+
+@st.composite
+def store_commands(draw: DrawFn, oracle: Oracle) -> StoreCommand:
+    """What the node itself logs; mostly flushes, as long as there is a cut to flush."""
+    if not any(cut > oracle.flushed for cut in oracle.cuts) or draw(sometimes):
+        if not draw(rarely):
+            return FlushBegin(1)
+        return draw(merges(oracle) | collections(oracle))
+    return draw(flushes(oracle))
+
+
+def proven(oracle: Oracle, command: AnyCommand) -> AnyCommand | None:
+    """The command with what must be known before it is logged; None if it is refused for that already."""
+    if isinstance(command, PublishSnapshot | Trim):
+        stream = oracle.visible(command.bucket, command.stream)
+        if isinstance(stream, Refused) or command.offset not in stream.boundaries:
+            return command
+        record = stream.records_before(command.offset) if stream.is_json else 0
+        return replace(command, record=record, incarnation=command.incarnation or stream.incarnation)
+    if isinstance(command, Create) and command.fork is not None and command.fork.offset is not None:
+        source = oracle.visible(command.bucket, command.fork.source)
+        if isinstance(source, Refused):
+            return command
+        offset = fork_offset(source, command.fork)
+        if isinstance(offset, Refused):
+            return None if offset.code == "invalid_offset" else command
+        record = source.records_before(offset) if source.is_json else 0
+        return replace(command, forked_at=ForkedAt(source.incarnation, offset, record))
     return command
 
 
 @st.composite
-def logs(draw: DrawFn) -> list[tuple[int, bytes]]:
-    """A log: positions with encoded entries, whose times go back and forth."""
+def any_commands(draw: DrawFn, oracle: Oracle) -> BucketCommand:
+    if not oracle.buckets or draw(rarely):
+        return draw(st.sampled_from(BUCKETS).map(CreateBucket))
+    if sum(len(bucket.streams) for bucket in oracle.buckets.values()) == 0:
+        return draw(creates(oracle) | undeletes(oracle))
+    kinds: list[Callable[[Oracle], SearchStrategy[Any]]]
+    kinds = [plain_appends, producer_appends, appends, creates, forks, repeated_creates, closing_retries]
+    kinds += [plain_appends, producer_appends, appends, deletes, expiries, renewals, batches]
+    kinds += [bucket_deletes, attributes, publications, publications, trims, batches, undeletes]
+    command: BucketCommand = draw(draw(st.sampled_from(kinds))(oracle))
+    return command
+
+
+@st.composite
+def batched(
+    draw: DrawFn, entries_max: int = 12, prove: bool = False
+) -> list[tuple[int, int, list[AnyCommand]]]:
+    """A log: positions, times that go back and forth, and commands; some are of the node itself.
+
+    With `prove`, every command tells what it says of bytes that may be in the store.
+    """
     oracle = Oracle(0)
     entries = []
-    for _ in range(draw(st.integers(1, 12))):
+    for _ in range(draw(st.integers(1, entries_max))):
         position, at = oracle.position + draw(st.integers(1, 3)), draw(times)
         oracle.begin(position, at)
-        commands = []
-        for index in range(draw(st.integers(1, 4))):
-            commands.append(draw(any_commands(oracle)))
-            oracle.apply(commands[-1], index)
-        entries.append((position, encode(PROPOSER, at, commands)))
+        commands: list[AnyCommand] = []
+        for _ in range(draw(st.integers(1, 4))):
+            drawn: AnyCommand = draw(store_commands(oracle) if draw(sometimes) else any_commands(oracle))
+            command = proven(oracle, drawn) if prove else drawn
+            if command is not None:
+                oracle.apply(command, len(commands))
+                commands.append(command)
+        entries.append((position, at, commands))
     return entries
+
+
+def logs() -> SearchStrategy[list[tuple[int, bytes]]]:
+    """A log with encoded entries."""
+    return batched().map(
+        lambda entries: [(position, encode(PROPOSER, at, commands)) for position, at, commands in entries]
+    )

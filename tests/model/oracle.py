@@ -13,18 +13,25 @@ import msgspec
 from ursula.model.commands import (
     AnyCommand,
     Append,
+    Collect,
     Create,
     CreateBucket,
     Delete,
     DeleteBucket,
     Expire,
+    FlushBegin,
+    Flushed,
     ForkPoint,
     IfMatch,
+    Merge,
     Producer,
     PublishSnapshot,
     Renew,
     SetAttributes,
+    StoredSegment,
+    StoredState,
     Trim,
+    Undelete,
 )
 from ursula.model.outcomes import (
     AnyOutcome,
@@ -33,6 +40,8 @@ from ursula.model.outcomes import (
     BucketCreated,
     BucketDeleted,
     Created,
+    CutMade,
+    Done,
     Ended,
     Ignored,
     Refused,
@@ -40,6 +49,7 @@ from ursula.model.outcomes import (
     Snapshot,
     SnapshotPublished,
     Trimmed,
+    Undeleted,
 )
 
 
@@ -151,6 +161,15 @@ class OracleBucket:
     rows: list[Row] = field(default_factory=list)
 
 
+@dataclass(eq=False)
+class OracleGrave:
+    """A stream that has ended, and when."""
+
+    bucket: str
+    stream: OracleStream
+    at: int
+
+
 class Oracle:
     """The same commands, the same outcomes, in the plainest way."""
 
@@ -160,6 +179,15 @@ class Oracle:
         self.at = 0
         self.buckets: dict[str, OracleBucket] = {}
         self.blobs_once_shown: set[str] = set()
+        self.graves: list[OracleGrave] = []
+        self.cutting = False
+        self.cuts: list[int] = []
+        self.flushed = 0
+        self.horizon = 0
+        self.segments: list[StoredSegment] = []
+        self.chain: list[StoredState] = []
+        self.replaced: dict[str, tuple[int, int]] = {}
+        self.collected: set[str] = set()
 
     @property
     def blobs_shown(self) -> list[str]:
@@ -168,11 +196,23 @@ class Oracle:
         return [stream.snapshot.blob for stream in streams if stream.snapshot and not stream.gone]
 
     def begin(self, position: int, at: int) -> None:
+        if self.cutting:
+            self.cuts.append(self.position)
+            self.cutting = False
         self.position = position
         self.at = max(self.at, at)
 
     def apply(self, command: AnyCommand, index: int, unsplit: bool = False) -> AnyOutcome:
         """Do the command; `unsplit`: its body could not be split into messages."""
+        outcome = self._apply(command, index, unsplit)
+        shown = {f"blobs/{blob}" for blob in self.blobs_shown}
+        for key in {f"blobs/{blob}" for blob in self.blobs_once_shown} - shown - self.collected:
+            self.replaced.setdefault(key, (self.position, self.at))
+        for key in shown & self.replaced.keys():
+            del self.replaced[key]
+        return outcome
+
+    def _apply(self, command: AnyCommand, index: int, unsplit: bool) -> AnyOutcome:
         match command:
             case CreateBucket():
                 if command.bucket in self.buckets:
@@ -218,6 +258,17 @@ class Oracle:
                     return Ignored()
                 found.slide(command.seen_at)
                 return Renewed(found.deadline or 0)
+            case Undelete():
+                return self._undelete(command, index)
+            case FlushBegin():
+                self.cutting = True
+                return CutMade(self.position)
+            case Flushed():
+                return self._flushed(command)
+            case Merge():
+                return self._merge(command)
+            case Collect():
+                return self._collect(command)
 
     def visible(self, bucket: str, name: str) -> OracleStream | Refused:
         """The stream that a client sees at a name, or why it sees none."""
@@ -495,6 +546,7 @@ class Oracle:
     def _end(self, bucket: str, stream: OracleStream, kind: str, index: int) -> Ended:
         self._row(bucket, stream, kind, index)
         stream.gone = True
+        self.graves.append(OracleGrave(bucket, stream, self.at))
         streams = self.buckets[bucket].streams
         while True:
             needed = [other.parent for other in streams.values()]
@@ -503,6 +555,68 @@ class Oracle:
                 return Ended(stream.incarnation)
             for name in freed:
                 del streams[name]
+
+    def _undelete(self, command: Undelete, index: int) -> Undeleted | Refused:
+        bucket = self.buckets.get(command.bucket)
+        streams = {} if bucket is None else bucket.streams
+        taken = streams.get(command.stream)
+        graves = [
+            grave
+            for grave in self.graves
+            if (grave.bucket, grave.stream.name) == (command.bucket, command.stream)
+            and command.incarnation in {None, grave.stream.incarnation}
+        ]
+        stream = graves[-1].stream if graves else None
+        if taken is not None and taken is not stream:
+            return Refused("stream_exists", "")
+        if stream is None:
+            return Refused("stream_not_found", "")
+        if taken is None and stream.parent is not None and stream.parent not in streams.values():
+            return Refused("stream_not_found", "")
+        self.graves.remove(graves[-1])
+        if bucket is None:
+            bucket = self.buckets[command.bucket] = OracleBucket(self.position, self.at)
+        bucket.streams[stream.name] = stream
+        stream.gone = False
+        if stream.expires_at is not None and stream.expires_at <= self.at:
+            stream.expires_at = stream.deadline = None
+        stream.slide(self.at)
+        self._row(command.bucket, stream, "undelete", index)
+        return Undeleted(stream.incarnation, stream.tail, stream.closed, stream.deadline)
+
+    def _flushed(self, command: Flushed) -> Done | Ignored:
+        if command.start != self.flushed or command.made_at < self.horizon:
+            return Ignored()
+        self.flushed = command.cut
+        if command.segment is not None:
+            self.segments.append(command.segment)
+        if command.state.is_base:
+            for state in self.chain:
+                self.replaced[state.key] = (self.position, self.at)
+            self.chain = []
+        self.chain.append(command.state)
+        return Done(command.cut)
+
+    def _merge(self, command: Merge) -> Done | Ignored:
+        keys = [segment.key for segment in self.segments]
+        count = len(command.inputs)
+        places = [at for at in range(len(keys)) if tuple(keys[at : at + count]) == command.inputs]
+        if not places or command.made_at < self.horizon:
+            return Ignored()
+        merged = [] if command.output is None else [command.output]
+        self.segments[places[0] : places[0] + count] = merged
+        for key in command.inputs:
+            self.replaced[key] = (self.position, self.at)
+        return Done(self.position)
+
+    def _collect(self, command: Collect) -> Done:
+        self.horizon = max(self.horizon, command.horizon)
+        self.graves = [grave for grave in self.graves if grave.at >= command.horizon]
+        for key, (position, at) in list(self.replaced.items()):
+            if at < command.horizon and position <= command.manifest:
+                del self.replaced[key]
+                self.collected.add(key)
+        return Done(self.position)
 
     def _row(
         self,

@@ -3,7 +3,13 @@
 import msgspec
 from tests.model.oracle import Row
 
+from ursula.model.bucket import Bucket
 from ursula.model.journal import NO_RECORD, Journal, Kind
+
+
+def all_rows_of(bucket: Bucket) -> list[Row]:
+    """The rows of a bucket that are in memory."""
+    return [row for journal in bucket.all_parts() for row in rows_of(journal)]
 
 
 def rows_of(journal: Journal) -> list[Row]:
@@ -25,7 +31,7 @@ def rows_of(journal: Journal) -> list[Row]:
                 journal.offsets[i],
                 journal.next_offset(i),
                 None if journal.records[i] == NO_RECORD else journal.records[i],
-                journal.payloads[i],
+                journal.payloads[i],  # type: ignore[arg-type]
                 None if producer is None else (producer.id, producer.epoch, producer.seq),
                 None if event is None else msgspec.json.decode(event),
             )

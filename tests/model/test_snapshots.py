@@ -7,6 +7,7 @@ from tests.model.rows import rows_of
 from ursula.model.commands import Append, Create, Delete, Expire, ForkPoint, Trim
 from ursula.model.contents import BEGINNING, TAIL
 from ursula.model.dump import dump
+from ursula.model.messages import Payload
 from ursula.model.outcomes import Created, Refused, Snapshot, SnapshotPublished, Trimmed
 
 JSON = "application/json"
@@ -31,7 +32,7 @@ def read_code(driver: Driver, name: str, offset: int) -> tuple[str, int | None]:
     return refusal.code, refusal.earliest
 
 
-def held(driver: Driver, name: str) -> list[bytes]:
+def held(driver: Driver, name: str) -> list[Payload]:
     """The messages that a stream has in memory itself."""
     return driver.stream(name).messages.payloads
 

@@ -1,0 +1,90 @@
+"""What the engine and the store do for a state, without files: objects are made up, rows go by hand."""
+
+from collections.abc import Iterable
+
+from ursula.model.changes import Key, RowKind
+from ursula.model.checkpoint import Loader, all_keys, group_row, row_of
+from ursula.model.commands import FlushBegin, Flushed, StoredSegment, StoredState
+from ursula.model.outcomes import AnyOutcome
+from ursula.model.state import State
+
+Rows = Iterable[tuple[Key, bytes | None]]
+
+
+def segment(first: int, last: int, key: str | None = None) -> StoredSegment:
+    """A segment of the positions after `first` up to `last`."""
+    return StoredSegment(first, last, key or f"segments/{first}-{last}", 1, 100, 10, 20, 7, "sha256:aa")
+
+
+def state_object(key: str, is_base: bool = False) -> StoredState:
+    """State rows under a key."""
+    return StoredState(key, is_base, 1, 10, "sha256:aa")
+
+
+def flushed(state: State, cut: int | None = None, key: str = "", is_base: bool = False) -> Flushed:
+    """The command that says that everything up to the cut, or the last one, is stored."""
+    start, cut = state.stored.flushed, state.cut if cut is None else cut
+    stored = state_object(f"state/{cut}{key}", is_base or not state.stored.chain)
+    return Flushed(start, cut, segment(start, cut, f"segments/{start}-{cut}{key}"), stored, state.at)
+
+
+def cut(state: State) -> int:
+    """Make a cut with an entry of its own; returns its position."""
+    state.begin(state.position + 1, state.at)
+    state.apply(FlushBegin(1), 0)
+    state.make_cut()
+    return state.cut
+
+
+def flush(state: State) -> AnyOutcome:
+    """Cut, say that all is stored, and let go of it."""
+    cut(state)
+    state.begin(state.position + 1, state.at)
+    outcome = state.apply(flushed(state), 0)
+    let_go(state)
+    return outcome
+
+
+def let_go(state: State) -> None:
+    """Drop from memory what the store has, and park what is idle: as the engine does after `Flushed`."""
+    position = state.stored.flushed
+    settled, state.settled = state.settled, []
+    for kind, first, second in [key for keys in settled for key in keys]:
+        bucket = state.buckets.get(first)
+        if kind == RowKind.GRAVE:
+            state.graves.drop_stored(first, second, position)
+        elif kind == RowKind.STREAM and bucket is not None:
+            stream = bucket.streams.get(second)
+            if stream is not None:
+                stream.drop_stored(position)
+                bucket.park(stream)
+    for stream, name in state.unparked.items():
+        state.buckets[name].park(stream)
+    state.unparked.clear()
+    parts, state.settled_parts = state.settled_parts, []
+    for name, part in parts:
+        bucket = state.buckets.get(name)
+        if bucket is None:
+            state.gauge.count -= part.held_bytes
+        else:
+            bucket.forget_part(part)
+
+
+def all_rows(state: State) -> list[tuple[Key, bytes | None]]:
+    """Every row of the state as it is now."""
+    return [(key, row_of(state, key)) for key in all_keys(state)]
+
+
+def loaded(group: bytes, rows: Rows) -> State:
+    """The state that these rows are."""
+    loader = Loader(group)
+    for key, row in rows:
+        loader.add(*key, row)
+    for _ in loader.finish():
+        pass
+    return loader.state
+
+
+def reloaded(state: State) -> State:
+    """The same state, as a start would find it in the store."""
+    return loaded(group_row(state), all_rows(state))
