@@ -12,9 +12,12 @@ import pyarrow as pa
 from ..cold.schema import SEGMENT_SCHEMA
 from ..model.journal import KIND_NAMES, NO_RECORD, Journal
 from ..model.part import Part
+from ..model.stream import Stream
 from .slices import Turn
 
 STEP_ROWS = 1024
+
+_KIND_NAMES = pa.array(KIND_NAMES, pa.string())
 
 Fetch = Callable[[Part], Awaitable[bytes]]
 
@@ -59,25 +62,26 @@ def _batch(
 ) -> pa.RecordBatch:
     count = last - first
     positions, ats = _of_rows(journal, first, last)
-    streams = journal.streams[first:last]
+    streams: dict[Stream, int] = {}  # each once: names are made into columns by their numbers
+    numbers = pa.array([streams.setdefault(s, len(streams)) for s in journal.streams[first:last]], pa.int32())
     offsets = journal.offsets[first:last]
     ends = array("q", [o if p is None else o + len(p) for o, p in zip(offsets, payloads, strict=True)])
     producers = journal.producers[first:last]
     events = journal.events
     is_named = any(producers)
     columns = [
-        pa.array([group], pa.int32()).take(pa.array([0] * count)),
-        pa.array([bucket] * count, pa.string()),
-        pa.array([stream.name for stream in streams], pa.string()),
-        pa.array([stream.incarnation for stream in streams], pa.string()),
-        pa.array([KIND_NAMES[kind] for kind in journal.kinds[first:last]], pa.string()),
+        pa.repeat(pa.scalar(group, pa.int32()), count),
+        pa.repeat(bucket, count),
+        pa.array([stream.name for stream in streams], pa.string()).take(numbers),
+        pa.array([stream.incarnation for stream in streams], pa.string()).take(numbers),
+        _KIND_NAMES.take(_bytes(journal.kinds[first:last])),
         _integers(offsets),
         _integers(ends),
-        pa.array([None if r == NO_RECORD else r for r in journal.records[first:last]], pa.int64()),
+        _records(journal.records[first:last]),
         _integers(positions),
         pa.array(journal.indexes[first:last], pa.int32()),
         _integers(ats).cast(pa.timestamp("us", tz="UTC")),
-        pa.array([stream.content_type for stream in streams], pa.string()),
+        pa.array([stream.content_type for stream in streams], pa.string()).take(numbers),
         _optional([None if p is None else p.id for p in producers] if is_named else None, count, pa.string()),
         _optional(
             [None if p is None else p.epoch for p in producers] if is_named else None, count, pa.int64()
@@ -93,6 +97,16 @@ def _batch(
 
 def _integers(numbers: "array[int]") -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers.tobytes())])
+
+
+def _bytes(numbers: "array[int]") -> pa.Array:
+    return pa.Array.from_buffers(pa.uint8(), len(numbers), [None, pa.py_buffer(numbers.tobytes())])
+
+
+def _records(numbers: "array[int]") -> pa.Array:
+    if all(number == NO_RECORD for number in numbers):
+        return pa.nulls(len(numbers), pa.int64())
+    return pa.array([None if number == NO_RECORD else number for number in numbers], pa.int64())
 
 
 def _optional(
