@@ -25,7 +25,7 @@ from ..model.part import Part
 from ..model.snapshot import trimmed_off
 from ..model.state import State
 from ..model.stream import Ref, Stream
-from .evidence import Evidence, assumed, subject_of
+from .evidence import Evidence, subject_of
 
 
 READ_AHEAD = 3
@@ -114,7 +114,7 @@ class ColdReads:
         """A command with what the store knows of the bytes it speaks of, or why it is refused."""
         subject = subject_of(self._state, command)
         if subject is None:
-            return assumed(command)
+            return command  # it is gone by now: memory knows enough to refuse it
         stream, offset = subject
         try:
             place = await self.place_of(command.bucket, stream, offset)

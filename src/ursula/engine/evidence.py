@@ -55,6 +55,8 @@ def subject_of(state: State, command: Evidence) -> tuple[Stream, int] | None:
         offset = fork.offset if fork is not None else None
     else:
         stream, offset = state.find(command.bucket, command.stream), command.offset
+        if stream is not None and command.incarnation not in (None, stream.incarnation):
+            return None
     if stream is None or stream.gone or offset is None or not stream.earliest <= offset <= stream.tail:
         return None
     return stream, offset

@@ -302,6 +302,8 @@ class Group:
         outcome = self.state.look(command, unsplit)
         if self._failed:
             done(Unavailable("the server failed"))
+        elif outcome is None and is_unproven(command):
+            self.propose(command, done, size, unsplit)  # what it speaks of was not there when it came
         elif outcome is None:
             self._enqueue(command, done, size)
             self._late = self._proposed
