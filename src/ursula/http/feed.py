@@ -224,7 +224,12 @@ class FeedEvents:
         return self._event(page, offset, cursor)
 
     async def _find_later(self, later: Later[FeedPage], offset: int, cursor: str | None) -> Found:
-        return self._event(await later.get(), offset, cursor)
+        page = await later.get()
+        if isinstance(page, FeedPage) and not page.entries and page.next_position > offset:
+            position = page.next_position
+            control = encode_control(position, cursor_at(time.time(), cursor), True, False)
+            return Event(control, position, True, False)  # the store had nothing for this bucket
+        return self._event(page, offset, cursor)
 
     def _event(self, page: FeedPage | Refused, offset: int, cursor: str | None) -> Found:
         if isinstance(page, Refused):
@@ -238,7 +243,7 @@ class FeedEvents:
 
     def nothing_yet(self, offset: int, cursor: str) -> bytes | None:
         """A control event for a reader that has everything."""
-        page = self._page(offset, 0)
+        page = self._page(offset, 1)
         if isinstance(page, Refused | Later) or page.entries:
             return None
         return encode_control(page.next_position, cursor, True, False)
