@@ -75,6 +75,8 @@ async def load(store: Store, manifest: Manifest, key: str, previous_position: in
     state = loader.state
     if manifest.segment is not None:
         state.stored.ahead = stored_segment(manifest.segment)
+    if manifest.start == manifest.position:  # the first of a generation: no `Flushed` will tell what it is in
+        state.stored.chain = tuple(stored_state(facts) for facts in manifest.state)
     return Loaded(state, manifest, key, previous_position, loader.deadlines)
 
 

@@ -37,6 +37,7 @@ from .feed_reads import FeedReads
 from .flusher import Flusher, FlushSettings
 from .folder import DataFolder
 from .group import Group
+from .lineage import Lineage
 from .loading import Loaded, StartRefused, load_newest
 from .status import GroupStatus
 from .survey import Held, Survey, held, merged, survey
@@ -71,6 +72,7 @@ class Node:
         self.generation = folder.identity.generation if folder else 1
         self.feed_incarnation = f"{self.cluster}-{self.generation}"
         self.group_count = folder.identity.groups if folder else 1
+        self.lineage = Lineage([], self.generation)
         self.groups: list[Group] = []
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="ursula-")
         root = folder.path if folder else Path(self._temporary.name)  # type: ignore[union-attr]
@@ -143,6 +145,7 @@ class Node:
                 f"the store {self.store.root} is in generation {newest}, and this data folder in "
                 f"{self.generation}: a restore made another node the one that goes on; see `ursula restore`"
             )
+        self.lineage = Lineage(found, self.generation)
 
     async def _open_group(self, number: int) -> None:
         """Make a group of the newest manifest and the log after it."""

@@ -45,6 +45,7 @@ STATUS: dict[str, int] = {
     "offset_trimmed": 410,
     "record_trimmed": 410,
     "position_trimmed": 410,
+    "position_rewound": 410,
     "precondition_failed": 412,
     "incarnation_mismatch": 412,
     "body_too_large": 413,

@@ -71,11 +71,23 @@ def _read(exchange: Exchange, query: ReadQuery, until: int | None) -> None:
     if wanted is not None and wanted != exchange.app.node.feed_incarnation:
         message = "the feed is of another cluster, or of before a restore"
         raise Problem("incarnation_mismatch", message, [_incarnation(exchange)])
+    for position in (query.offset, until):
+        _check_rewound(exchange, group, position)
     page = _find(group, bucket, query, until)
     if isinstance(page, Later):
         exchange.app.spawn(exchange, _answer_later(exchange, group, query, page))
     else:
         _answer(exchange, group, query, page)
+
+
+def _check_rewound(exchange: Exchange, group: Group, position: int | None) -> None:
+    """Refuse a position that a restore went back behind: what was there has not happened."""
+    if position is None or position < 0:
+        return
+    end = exchange.app.node.lineage.end_before(group.number, position)
+    if end is not None:
+        message = f"a restore went back to position {end}: read on from there, and undo what came after it"
+        raise Problem("position_rewound", message, [_incarnation(exchange)], position=format_offset(end))
 
 
 async def _answer_later(exchange: Exchange, group: Group, query: ReadQuery, later: Later[FeedPage]) -> None:

@@ -23,6 +23,7 @@ from .. import logs
 from ..cold.opening import open_store
 from ..config import Address, Settings, StartRefused
 from ..engine import loading
+from ..engine.flusher import Superseded
 from ..engine.folder import DataFolder, FolderRefused
 from ..engine.node import Node
 from ..log.seam import LogDamaged
@@ -85,7 +86,7 @@ async def _serve(settings: Settings) -> int:
     if failure is None:
         logger.info("stopped")
         return 0
-    if isinstance(failure, LogDamaged | EntryUnreadable | loading.StartRefused | FolderRefused):
+    if isinstance(failure, LogDamaged | EntryUnreadable | loading.StartRefused | FolderRefused | Superseded):
         raise StartRefused(str(failure))
     if isinstance(failure, OSError) and ended is running:
         raise StartRefused(f"cannot use the data folder {settings.server.data_dir}: {failure}")
