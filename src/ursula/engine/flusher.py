@@ -191,7 +191,7 @@ class Flusher:
             return position
 
     async def _flush(self) -> int:
-        await self._check_generation()
+        await check_generation(self._store, self._settings.generation)
         is_base = self._base_wanted or self._base_is_due()
         cut = await self._cut(is_base)
         try:
@@ -212,15 +212,6 @@ class Flusher:
         if self.previous_position:
             await self._group.log.trim(self.previous_position)
         return cut.position
-
-    async def _check_generation(self) -> None:
-        own = self._settings.generation
-        newest = manifests.newest_generation(await manifests.read_generations(self._store))
-        if newest > own:
-            raise Superseded(
-                f"the store is in generation {newest}, and this node in {own}: it was restored elsewhere. "
-                "Stop this node; its data folder holds what came after the restore began"
-            )
 
     def _base_is_due(self) -> bool:
         chain = self._group.state.stored.chain
@@ -332,6 +323,18 @@ class Flusher:
             [manifests.LiveSegment(s.key, s.first, s.last, s.rows, s.size) for s in state.segments],
         )
         await self._store.put(manifests.live_key(self._group.number), manifests.encode(document))
+
+
+async def check_generation(store: Store, own: int) -> manifests.Generation | None:
+    """The generation that the store is in, if it tells; Superseded if it is not that of this node."""
+    found = await manifests.read_generations(store)
+    newest = manifests.newest_generation(found)
+    if newest > own:
+        raise Superseded(
+            f"the store is in generation {newest}, and this node in {own}: it was restored elsewhere. "
+            "Stop this node; its data folder holds what came after the restore began"
+        )
+    return found[-1] if found else None
 
 
 def segment_facts(segment: StoredSegment) -> manifests.SegmentFacts:
