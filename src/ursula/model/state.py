@@ -164,11 +164,12 @@ class State(Contents):
         stream.refer(self.position)
 
     def _needed_refs(self, stream: Stream) -> list[int]:
-        """Which refs lead to a segment of their own, or to none yet; by number."""
+        """Which refs lead to a segment of their own, or to none yet; by number. One may be gone for good."""
         needed, before = [], None
         for number, position in enumerate(stream.refs[1::3] if stream.refs is not None else ()):
             segment = self.segments.at(position)
-            if segment is None or segment is not before:
+            is_gone = segment is None and position <= self.stored.flushed
+            if not is_gone and (segment is None or segment is not before):
                 needed.append(number)
             before = segment
         return needed
