@@ -5,6 +5,7 @@ Each takes as much memory as an idle stream. `Collect` ends them.
 
 import msgspec
 
+from .rows import read_row
 from .stream import Stream
 
 
@@ -33,11 +34,15 @@ class Graves:
     def __init__(self) -> None:
         self.by_name: dict[tuple[str, str], list[Grave]] = {}
         self.incarnations: dict[str, None] = {}
+        self.sources: dict[str, int] = {}  # incarnations that some of them are forks of, and how many are
 
     def add(self, bucket: str, name: str, grave: Grave) -> None:
         """A stream has ended."""
         self.by_name.setdefault((bucket, name), []).append(grave)
         self.incarnations[grave.incarnation] = None
+        source = read_row(grave.row).parent
+        if source is not None:
+            self.sources[source[1]] = self.sources.get(source[1], 0) + 1
 
     def find(self, bucket: str, name: str, incarnation: str | None) -> Grave | None:
         """The latest that had this name, or the one with this incarnation."""
@@ -54,6 +59,11 @@ class Graves:
         else:
             del self.by_name[bucket, name]
         self.incarnations.pop(grave.incarnation, None)
+        source = read_row(grave.row).parent
+        if source is not None:
+            self.sources[source[1]] -= 1
+            if not self.sources[source[1]]:
+                del self.sources[source[1]]
 
     def before(self, horizon: int) -> list[tuple[str, str, Grave]]:
         """All that ended before a time."""
