@@ -4,12 +4,13 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.faults.long_log import write_long_log
-from tests.http.wire import BINARY, TEXT, make, post, refused
+from tests.http.wire import BINARY, TEXT, content, make, post, refused
 from tests.server import Server
 
 STATUS_FIELDS = {
@@ -25,6 +26,8 @@ STATUS_FIELDS = {
     "payload_ready",
     "recovery_complete",
 }
+
+NOTHING_CACHED = {"held_bytes": 0, "hits": 0, "misses": 0, "evicted": 0}
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +98,17 @@ def test_the_statistics_name_the_largest_streams(start_server: StartServer) -> N
             "hot_bytes": 0,
             "cold_bytes": 0,
             "streams": [],
+            "parked_streams": 0,
+            "ended_streams": 0,
+            "segments": 0,
+            "payload_bytes": 0,
             "flush_backlog": {"bytes": 0, "oldest_ms": 0},
+            "flush_problem": None,
             "backpressure": {"active": False, "reason": None},
-            "caches": {},
+            "caches": {
+                "row_groups": NOTHING_CACHED | {"bytes_max": 256 << 20},
+                "spools": NOTHING_CACHED | {"bytes_max": 8 << 30},
+            },
         }
         began = time.time()
         for number in range(110):
@@ -108,7 +119,7 @@ def test_the_statistics_name_the_largest_streams(start_server: StartServer) -> N
         sizes = [stream["hot_bytes"] for stream in found["streams"]]
         assert sizes == [1000, *range(109, 10, -1)]
         assert found["hot_bytes"] >= 1000 + sum(range(110))
-        assert found["flush_backlog"]["bytes"] == found["hot_bytes"]  # there is no cold tier to flush to
+        assert found["flush_backlog"]["bytes"] == found["hot_bytes"]
         assert 0 <= found["flush_backlog"]["oldest_ms"] <= (time.time() - began) * 1000 + 1
 
 
@@ -147,12 +158,104 @@ def test_a_page_of_buckets_has_1_to_1000(own: httpx.Client, limit: str) -> None:
     refused(own.get("/cluster/buckets", params={"limit": limit}), 400, "invalid_parameter")
 
 
-@pytest.mark.parametrize("path", ["/cluster/trigger-snapshot", "/cluster/purge-log", "/cluster/flush"])
-def test_what_needs_the_cold_tier_says_so(own: httpx.Client, path: str) -> None:
-    answer = own.post(path)
-    refused(answer, 409, "not_available")
-    assert "cold tier" in answer.json()["error"]["message"]
-    refused(own.get(path), 405, "method_not_allowed")
+def test_a_flush_moves_everything_out_of_memory(start_server: StartServer) -> None:
+    server = start_server(cold__flush_interval="1h")
+    with httpx.Client(base_url=server.url, timeout=20) as api:
+        make(api, "/v1/stream/flushed/a", BINARY, b"x" * 5000)
+        make(api, "/v1/stream/flushed/b", BINARY, b"y" * 3000)
+        written = api.get("/cluster/status").json()
+        assert (written["snapshot_index"], written["purged_index"]) == (0, 0)
+        answer = api.post("/cluster/flush")
+        assert answer.status_code == 200
+        assert answer.headers["cache-control"] == "no-store"
+        (group,) = answer.json()["groups"]
+        assert group["group"] == 0
+        assert group["position"] >= written["last_log_index"]
+        status = api.get("/cluster/status").json()
+        assert status["snapshot_index"] == status["groups"][0]["snapshot_index"] == group["position"]
+        found = until_stored(api)
+        assert (found["segments"], found["payload_bytes"], found["streams"]) == (1, 8000, [])
+        assert 0 < found["cold_bytes"] < 8000
+        assert found["flush_backlog"] == {"bytes": 0, "oldest_ms": 0}
+        assert found["parked_streams"] == 2
+        manifests = list((server.data_dir / "cold" / "manifests" / "g0").glob("*.json"))
+        assert [int(path.name.partition("-")[0]) for path in manifests] == [group["position"]]
+        assert content(api, "/v1/stream/flushed/a") == b"x" * 5000
+        read = api.get("/cluster/hot-cold-stats").json()["caches"]["row_groups"]
+        assert read["misses"] > 0
+        assert read["held_bytes"] > 0
+        assert server.complaints() == []
+
+
+def until_stored(api: httpx.Client) -> dict[str, Any]:
+    """The statistics once memory has let go of what is in the store, which it does bit by bit."""
+    give_up_at = time.monotonic() + 10
+    while True:
+        found: dict[str, Any] = api.get("/cluster/hot-cold-stats").json()
+        if found["hot_bytes"] == 0:
+            return found
+        assert time.monotonic() < give_up_at, found
+        time.sleep(0.01)
+
+
+def test_a_flush_of_nothing_is_done_at_once(start_server: StartServer) -> None:
+    with httpx.Client(base_url=start_server().url, timeout=20) as api:
+        for _ in range(3):
+            (group,) = api.post("/cluster/flush").json()["groups"]
+            assert group["group"] == 0
+
+
+def test_a_snapshot_of_the_state_is_written_soon(start_server: StartServer) -> None:
+    server = start_server(cold__flush_interval="1h")
+    with httpx.Client(base_url=server.url, timeout=20) as api:
+        for name in ("a", "b"):
+            make(api, f"/v1/stream/{name}", TEXT, b"x")
+            api.post("/cluster/flush").raise_for_status()
+        before = newest_manifest(server)
+        assert [state["base"] for state in before["state"]] == [True, False]
+        answer = api.post("/cluster/trigger-snapshot")
+        assert (answer.status_code, answer.content) == (202, b"")
+        give_up_at = time.monotonic() + 10
+        while newest_manifest(server) == before:
+            assert time.monotonic() < give_up_at
+            time.sleep(0.01)
+        assert [state["base"] for state in newest_manifest(server)["state"]] == [True]
+
+
+def newest_manifest(server: Server) -> dict[str, Any]:
+    """What the newest manifest says."""
+    newest = max((server.data_dir / "cold" / "manifests" / "g0").glob("*.json"))
+    found: dict[str, Any] = json.loads(newest.read_text())
+    return found
+
+
+def test_the_log_is_purged_up_to_the_last_manifest(start_server: StartServer) -> None:
+    server = start_server(cold__flush_interval="1h", limits__log_segment_bytes="64KiB")
+    with httpx.Client(base_url=server.url, timeout=20) as api:
+        assert api.post("/cluster/purge-log").json() == {"purged_index": 0}
+        make(api, "/v1/stream/purged", BINARY)
+        for _ in range(4):
+            post(api, "/v1/stream/purged", b"x" * 40_000)
+        (group,) = api.post("/cluster/flush").json()["groups"]
+        assert api.get("/cluster/status").json()["purged_index"] == 0  # one manifest could be damaged
+        answer = api.post("/cluster/purge-log")
+        assert answer.status_code == 200
+        purged = answer.json()["purged_index"]
+        assert 0 < purged <= group["position"]
+        assert api.get("/cluster/status").json()["purged_index"] == purged
+        assert len(list((server.data_dir / "log" / "g0").glob("*.log"))) == 1
+    server.kill()
+    with httpx.Client(base_url=server.start().url, timeout=20) as api:
+        assert content(api, "/v1/stream/purged") == b"x" * 160_000
+
+
+@pytest.mark.parametrize(
+    "path", ["/cluster/trigger-snapshot", "/cluster/purge-log", "/cluster/flush", "/cluster/undelete"]
+)
+def test_what_an_operator_does_is_a_post(own: httpx.Client, path: str) -> None:
+    answer = own.get(path)
+    refused(answer, 405, "method_not_allowed")
+    assert answer.headers["allow"] == "POST, OPTIONS"
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"node_id": 7}', b'{"node_id": null}', b" \n"])

@@ -5,12 +5,16 @@ from typing import Any
 
 import msgspec
 
+from ..cold.cache import Cache
+from ..engine.cold_status import ColdStatus
 from ..engine.status import GroupStatus
-from ..log.seam import COUNTER_MASK
+from ..log.seam import purged_to
 from ..model.limits import LIST_PAGE_MAX
 from .errors import Problem
 from .exchange import Exchange
+from .flushing import flush, purge_log, trigger_snapshot
 from .query import parse_count, parse_query
+from .undelete import undelete
 
 _JSON = [("content-type", "application/json"), ("cache-control", "no-store")]
 _TERM = 1
@@ -19,22 +23,25 @@ _TERM = 1
 def get_status(exchange: Exchange) -> None:
     """GET on the status: who leads, who votes, how far the log is. Answers also while it is replayed."""
     app = exchange.app
-    groups = app.node.statuses()
+    groups = list(zip(app.node.statuses(), app.node.cold_statuses(), strict=True))
     # With several groups the node is where the one furthest behind is.
-    furthest_behind = max(groups, key=lambda group: group.lag, default=None)
+    group, cold = max(groups, key=lambda found: found[0].lag, default=(None, None))
     status = {
-        **_status(exchange, furthest_behind, app.node.recovered),
+        **_status(exchange, group, cold, app.node.recovered),
         "cluster": app.node.cluster,
         "generation": app.node.generation,
-        "groups": [{"group": group.number, **_status(exchange, group, group.recovered)} for group in groups],
+        "groups": [
+            {"group": group.number, **_status(exchange, group, cold, group.recovered)}
+            for group, cold in groups
+        ],
     }
     _send(exchange, 200, status)
 
 
-def _status(exchange: Exchange, group: GroupStatus | None, recovered: bool) -> dict[str, Any]:
+def _status(
+    exchange: Exchange, group: GroupStatus | None, cold: ColdStatus | None, recovered: bool
+) -> dict[str, Any]:
     node_id = exchange.app.node_id
-    # A log that still begins with its first entry was never purged.
-    purged = group.first if group is not None and group.first & COUNTER_MASK else 0
     return {
         "node_id": node_id,
         "leader_id": node_id,
@@ -43,8 +50,8 @@ def _status(exchange: Exchange, group: GroupStatus | None, recovered: bool) -> d
         "membership": {"voters": [node_id], "learners": []},
         "last_log_index": group.tail if group is not None else 0,
         "last_applied_index": group.applied if group is not None else 0,
-        "snapshot_index": purged,
-        "purged_index": purged,
+        "snapshot_index": cold.manifest_position if cold is not None else 0,
+        "purged_index": purged_to(group.first) if group is not None else 0,
         "payload_ready": recovered,
         "recovery_complete": recovered,
     }
@@ -56,31 +63,59 @@ def get_hot_cold_stats(exchange: Exchange) -> None:
     async def answer() -> None:
         app = exchange.app
         found = await app.node.survey()
+        groups = app.node.cold_statuses()
         age = 0 if found.oldest_at is None else max(0, app.node.now() - found.oldest_at)
-        backed_up = app.bodies.is_backed_up
+        reason = _inflight_reason(exchange) or _hot_reason(exchange, groups)
         statistics = {
             "hot_bytes": found.hot_bytes,
-            "cold_bytes": 0,
+            "cold_bytes": sum(group.segment_bytes for group in groups),
             "streams": [
                 {"bucket_id": stream.bucket, "stream_id": stream.stream, "hot_bytes": stream.hot_bytes}
                 for stream in found.largest
             ],
-            # Without a cold tier everything is still to be flushed.
+            "parked_streams": found.parked_streams,
+            "ended_streams": sum(group.ended_streams for group in groups),
+            "segments": sum(group.segment_count for group in groups),
+            "payload_bytes": sum(group.payload_bytes for group in groups),
             "flush_backlog": {"bytes": found.hot_bytes, "oldest_ms": age // 1000},
-            "backpressure": {"active": backed_up, "reason": _reason(exchange) if backed_up else None},
-            "caches": {},
+            "flush_problem": next(filter(None, (group.problem for group in groups)), None),
+            "backpressure": {"active": reason is not None, "reason": reason},
+            "caches": {name: _cache(cache) for name, cache in app.node.caches.items()},
         }
         _send(exchange, 200, statistics)
 
     exchange.app.spawn(exchange, answer())
 
 
-def _reason(exchange: Exchange) -> str:
+def _inflight_reason(exchange: Exchange) -> str | None:
     bodies = exchange.app.bodies
+    if not bodies.is_backed_up:
+        return None
     return (
         f"{bodies.held_bytes} of {bodies.held_bytes_max} bytes that may be read or queued at once "
         "(limits.inflight_bytes) are in use"
     )
+
+
+def _hot_reason(exchange: Exchange, groups: list[ColdStatus]) -> str | None:
+    full = [group for group in groups if group.is_full]
+    if not full:
+        return None
+    held, limit = sum(group.held_bytes for group in groups), exchange.app.node.cold.max_hot_bytes
+    problem = next(filter(None, (group.problem for group in full)), None)
+    return f"{held} of {limit} bytes that may wait for the store (cold.max_hot_bytes) are in memory" + (
+        f", which cannot be flushed: {problem}" if problem else ""
+    )
+
+
+def _cache(cache: Cache) -> dict[str, int]:
+    return {
+        "held_bytes": cache.held_bytes,
+        "bytes_max": cache.bytes_max,
+        "hits": cache.hits,
+        "misses": cache.misses,
+        "evicted": cache.evicted,
+    }
 
 
 def list_buckets(exchange: Exchange) -> None:
@@ -102,11 +137,6 @@ def list_buckets(exchange: Exchange) -> None:
         "has_more": has_more,
     }
     _send(exchange, 200, answer)
-
-
-def need_cold_tier(exchange: Exchange) -> None:
-    """POST on what moves data out of memory and the log, which needs somewhere to move it to."""
-    raise Problem("not_available", "this needs the cold tier, which this version does not have")
 
 
 class Transfer(msgspec.Struct):
@@ -137,9 +167,10 @@ def _send(exchange: Exchange, status: int, answer: object) -> None:
 ROUTES: dict[str, dict[str, Callable[[Exchange], None]]] = {
     "/cluster/hot-cold-stats": {"GET": get_hot_cold_stats, "HEAD": get_hot_cold_stats},
     "/cluster/buckets": {"GET": list_buckets, "HEAD": list_buckets},
-    "/cluster/trigger-snapshot": {"POST": need_cold_tier},
-    "/cluster/purge-log": {"POST": need_cold_tier},
-    "/cluster/flush": {"POST": need_cold_tier},
+    "/cluster/flush": {"POST": flush},
+    "/cluster/trigger-snapshot": {"POST": trigger_snapshot},
+    "/cluster/purge-log": {"POST": purge_log},
+    "/cluster/undelete": {"POST": undelete},
     "/cluster/transfer-leader": {"POST": transfer_leader},
 }
 """What is answered once the log has been replayed."""

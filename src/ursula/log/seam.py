@@ -13,6 +13,11 @@ GENERATION_SHIFT = 40
 COUNTER_MASK = (1 << GENERATION_SHIFT) - 1
 
 
+def purged_to(first: int) -> int:
+    """How far a log that begins after a position was trimmed; 0 if it still begins with its first entry."""
+    return first if first & COUNTER_MASK else 0
+
+
 class Entry(NamedTuple):
     """One durable entry of a log."""
 
