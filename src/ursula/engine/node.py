@@ -32,6 +32,7 @@ from ..log.seam import COUNTER_MASK
 from ..model.outcomes import BucketDescription
 from .clock import Clock, system_clock
 from .cold_reads import ColdReads
+from .collecting import Collector, CollectSettings
 from .cold_status import ColdStatus, cold_status
 from .feed_reads import FeedReads
 from .flusher import Flusher, FlushSettings
@@ -39,6 +40,7 @@ from .folder import DataFolder
 from .group import Group
 from .lineage import Lineage
 from .loading import Loaded, StartRefused, load_newest
+from .merging import Merger, MergeSettings
 from .status import GroupStatus
 from .survey import Held, Survey, held, merged, survey
 
@@ -85,6 +87,14 @@ class Node:
         self.caches = {"row_groups": self.cache, "spools": self.spools}
         self.segments = Segments(self.store, self.cache, self._threads)
         self.flushers: list[Flusher] = []
+        self.mergers: list[Merger] = []
+        self.collector = Collector(
+            self.groups,
+            self.flushers,
+            self.store,
+            clock,
+            CollectSettings(self.generation, self.cold.keep_replaced),
+        )
         self.store_problem: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._workers: list[asyncio.Task[None]] = []
@@ -107,6 +117,9 @@ class Node:
         yield self._watch_recovery()
         for flusher in self.flushers:
             yield flusher.run()
+        for merger in self.mergers:
+            yield merger.run()
+        yield self.collector.run()
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do what needs the store; while it cannot be reached, say so and try again."""
@@ -179,6 +192,8 @@ class Node:
             group.look_after_all(loaded.deadlines)
         self.groups.append(group)
         self.flushers.append(flusher)
+        past_cache = Segments(self.store, Cache(0), self._threads)
+        self.mergers.append(Merger(group, self.store, past_cache, MergeSettings(self.cold.keep_trimmed)))
 
     async def stop(self) -> None:
         """Finish what was proposed and close the logs."""
