@@ -1,29 +1,39 @@
-"""Blobs: application snapshots as files, each written once and never changed.
+"""Blobs: application snapshots and large bodies, each an object that is written once and never changed.
 
-A blob is written beside its place, synced, renamed and its folders synced: what has a name is whole.
-Whether it counts is decided by the log, which names it. Blocking: for threads.
+What arrives is written beside its place first: an object has its name when it is whole. Whether it counts is
+decided by the log, which names it.
 """
 
+import asyncio
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from .ulid import is_ulid, new_ulid
+from .cache import Cache
+from .store import UNFINISHED, Store, StoreUnavailable
+from .ulid import milliseconds_of, new_ulid
+
+COPIES_BYTES_MAX = 1 << 30
+"""So many bytes of blobs that are elsewhere are kept here as files."""
+
+WRITE_BYTES = 1024 * 1024
+"""So much of small pieces is gathered before it goes to a file."""
 
 _NAME_CHARACTERS_MAX = 200
-_FOLDERS = 5
-"""From the folder of a blob to the one that the cold folder lies in: each has a name that must be synced."""
 
 
 class Blobs:
-    """The blobs below a folder."""
+    """The blobs of a store; `scratch` is for what is on its way to or from one that is elsewhere."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root / "blobs"
-        self._unfinished = root / "tmp"
+    def __init__(self, store: Store, scratch: Path, copies_bytes_max: int = COPIES_BYTES_MAX) -> None:
+        self._store = store
+        self._scratch = scratch
+        own = store.local_path("blobs")
+        self._unfinished = scratch if own is None else own.parent / UNFINISHED  # one disk: no copying
+        self._copies = Cache(copies_bytes_max)
 
     def new_key(self, bucket: str, incarnation: str) -> str:
         """A name that no other blob has."""
@@ -33,53 +43,87 @@ class Blobs:
         return f"{name}/{incarnation}/{new_ulid()}"
 
     def create(self) -> "BlobWriter":
-        """Begin a blob that has no name yet."""
-        self._unfinished.mkdir(parents=True, exist_ok=True)
-        return BlobWriter(self._unfinished / new_ulid())
+        """Begin a blob that has no name yet. Blocking."""
+        try:
+            self._unfinished.mkdir(parents=True, exist_ok=True)
+            return BlobWriter(self._unfinished / new_ulid())
+        except OSError as error:
+            raise _no_room(error) from error
 
-    def keep(self, writer: "BlobWriter", key: str) -> None:
-        """Make what was written durable under this name."""
-        path = self.path(key)
-        writer.sync()
-        while True:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                os.rename(writer.path, path)
-                break
-            except FileNotFoundError:
-                if not writer.path.exists():
-                    raise
-                # A folder was removed just now, with the last blob in it.
-        # A folder that was there already may have been made by someone who has not synced it, or was killed.
-        for folder in path.parents[:_FOLDERS]:
-            sync_folder(folder)
+    async def keep(self, writer: "BlobWriter", key: str) -> None:
+        """Make what was written durable under this name; nothing is left of it if that fails."""
+        try:
+            await self._store.put_file(_object(key), writer.path)
+        finally:
+            await asyncio.to_thread(writer.discard)  # it is elsewhere now, or not wanted
 
-    def path(self, key: str) -> Path:
-        """The file of a blob."""
-        return self._root / key
+    async def put(self, key: str, pieces: Sequence[bytes]) -> None:
+        """Store these bytes in a row under this name."""
+        if len(pieces) == 1:
+            await self._store.put(_object(key), pieces[0])
+        else:
+            await self.keep(await asyncio.to_thread(self._write, pieces), key)
 
-    def remove(self, key: str) -> None:
-        """Forget a blob, and the folders that hold nothing else."""
-        path = self.path(key)
-        path.unlink(missing_ok=True)
-        with suppress(OSError):  # not empty, or gone already
-            path.parent.rmdir()
-            path.parent.parent.rmdir()
+    async def size(self, key: str) -> int:
+        """How many bytes a blob has."""
+        return await self._store.size(_object(key))
 
-    def keys(self) -> Iterator[str]:
-        """All blobs that are there; what has another kind of name is someone else's."""
-        for path in self._root.glob("*/*/*"):
-            if is_ulid(path.name):
-                yield path.relative_to(self._root).as_posix()
+    async def file(self, key: str) -> "BlobFile":
+        """A blob as a local file, which stays for as long as someone has this."""
+        path = self._store.local_path(_object(key))
+        if path is not None:
+            return BlobFile(path, await self.size(key))
 
-    def forget_unfinished(self) -> None:
-        """Remove what a killed process left half-written."""
-        for path in self._unfinished.glob("*"):
-            path.unlink(missing_ok=True)
+        async def load() -> tuple[BlobFile, int]:
+            copy = await self._copy(key)
+            return copy, copy.size
+
+        return await self._copies.get(key, load)
+
+    async def remove(self, key: str) -> None:
+        """Forget a blob."""
+        await self._store.delete([_object(key)])
+
+    async def close(self) -> None:
+        """Forget the copies."""
+        await self._copies.close()
+
+    async def _copy(self, key: str) -> "BlobFile":
+        path = self._scratch / f"blob-{new_ulid()}"
+        await self._store.get_file(_object(key), path)
+        return BlobFile(path, path.stat().st_size, is_copy=True)
+
+    def _write(self, pieces: Sequence[bytes]) -> "BlobWriter":
+        writer = self.create()
+        try:
+            gathered: list[bytes] = []
+            size = 0
+            for piece in pieces:
+                gathered.append(piece)
+                size += len(piece)
+                if size >= WRITE_BYTES:
+                    writer.write(b"".join(gathered))
+                    gathered, size = [], 0
+            writer.write(b"".join(gathered))
+        except BaseException:
+            writer.discard()
+            raise
+        return writer
+
+
+class BlobFile:
+    """A file with the bytes of a blob; if it is a copy, it goes when nobody has this any more."""
+
+    def __init__(self, path: Path, size: int, is_copy: bool = False) -> None:
+        self.path = path
+        self.size = size
+        self.is_copy = is_copy
+        if is_copy:
+            weakref.finalize(self, path.unlink, missing_ok=True)
 
 
 class BlobWriter:
-    """A blob that is being written; it gets its name when it is whole."""
+    """A blob that is being written; it gets its name when it is whole. Blocking: for threads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -97,18 +141,21 @@ class BlobWriter:
         self._hash.update(data)
         self.size += len(data)
         view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) :]
-
-    def sync(self) -> None:
-        """Have everything on the disk, and end writing."""
-        os.fsync(self._file.fileno())
-        self._file.close()
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise _no_room(error) from error
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """End writing, and leave nothing behind under this name."""
         self._file.close()
         self.path.unlink(missing_ok=True)
+
+
+def made_at(key: str) -> int:
+    """When a blob got its name, in microseconds since 1970."""
+    return milliseconds_of(key.rpartition("/")[2]) * 1000
 
 
 def sync_folder(folder: Path) -> None:
@@ -118,3 +165,12 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _object(key: str) -> str:
+    return f"blobs/{key}"
+
+
+def _no_room(error: OSError) -> StoreUnavailable:
+    reason = error.strerror or str(error)
+    return StoreUnavailable(f"it cannot be written on its way to the store: {reason}")

@@ -48,6 +48,7 @@ YOUNG_COLLECTION_SECONDS = 1.0
 RECOVERY_LOOK_SECONDS = 0.01
 STORE_RETRY_SECONDS = 1.0
 DECODING_THREADS = 4
+TIDY_SECONDS_MAX = 1.0
 
 T = TypeVar("T")
 
@@ -79,8 +80,8 @@ class Node:
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="ursula-")
         root = folder.path if folder else Path(self._temporary.name)  # type: ignore[union-attr]
         self.store: Store = store or FsStore(root / "cold")
-        self.blobs = Blobs(root / "cold")
         self.scratch = root / "tmp"
+        self.blobs = Blobs(self.store, self.scratch)
         self._threads = ThreadPoolExecutor(DECODING_THREADS, "ursula-cold")
         self.cache = Cache(self.cold.cache_bytes)
         self.spools = Cache(spool_bytes)
@@ -106,6 +107,7 @@ class Node:
     async def run(self) -> None:
         """Open the logs, replay them and serve, until `stop`. Raises what made that impossible."""
         await asyncio.to_thread(self._clear_scratch)
+        await _tidy(self.store.forget_unfinished())
         await self._patiently(self._enter_store)
         for number in range(self.group_count):
             await self._open_group(number)
@@ -204,6 +206,9 @@ class Node:
             await group.stop()
         await self.cache.close()
         await self.spools.close()
+        await self.blobs.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=TIDY_SECONDS_MAX)
         await self.store.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._folder is not None:
@@ -270,11 +275,10 @@ class Node:
         """Remove what a killed process left behind."""
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir(parents=True, exist_ok=True)
-        _tidy(self.blobs.forget_unfinished)
 
     def forget_blob(self, key: str) -> None:
         """Remove a blob that was stored for nothing: it did not come to be shown."""
-        self._spawn(asyncio.to_thread(_tidy, self.blobs.remove, key))
+        self._spawn(_tidy(self.blobs.remove(key)))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -316,9 +320,9 @@ def _check_fit(first: int, tail: int, loaded: Loaded | None) -> None:
         )
 
 
-def _tidy(remove: Callable[..., None], *arguments: str) -> None:
-    """Remove what is only in the way. What cannot be removed now is at a later start: nobody waits for it."""
+async def _tidy(removing: Awaitable[None]) -> None:
+    """Remove what is only in the way. What cannot be removed now is at a later time: nobody waits for it."""
     try:
-        remove(*arguments)
-    except OSError as error:
+        await removing
+    except StoreFailed as error:
         logger.warning("something that nobody needs could not be removed: %s", error)

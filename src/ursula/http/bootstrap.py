@@ -11,6 +11,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO
 
+from ..cold.blobs import BlobFile
 from ..engine.group import Group
 from ..engine.later import Later
 from ..model.limits import READ_BYTES_DEFAULT
@@ -22,14 +23,12 @@ from .fetching import fetch
 from .query import parse_query
 from .reads import settle
 from .rsgi import HeaderList
-from .snapshots import check_blob
+from .snapshots import OPENING_SECONDS, open_snapshot
 from .tokens import format_offset
 
 IN_MEMORY_BYTES_MAX = READ_BYTES_DEFAULT
 COPY_BYTES = 256 * 1024
 COPY_MESSAGES = 4096
-OPENING_SECONDS = 60.0
-"""By then Granian has opened the file that it was given; what is open stays readable without a name."""
 
 
 class Overtaken(Exception):
@@ -74,6 +73,7 @@ class Bootstrap:
         self._group = group
         self._found = found
         self._snapshot = found.snapshot
+        self._blob: BlobFile | None = None
         self._start = found.snapshot.offset if found.snapshot is not None else found.earliest
         self._boundary = secrets.token_hex(16)
 
@@ -81,8 +81,7 @@ class Bootstrap:
         """Put it together and answer."""
         snapshot_bytes = self._snapshot.size if self._snapshot is not None else 0
         if self._snapshot is not None:
-            path = self._exchange.app.node.blobs.path(self._snapshot.blob)
-            await asyncio.to_thread(check_blob, path, self._snapshot)
+            self._blob = await open_snapshot(self._exchange.app.node.blobs, self._snapshot)
         size = snapshot_bytes + self._found.tail - self._start
         if size > IN_MEMORY_BYTES_MAX or not await self._send_from_memory(snapshot_bytes):
             await self._send_from_file()
@@ -90,9 +89,8 @@ class Bootstrap:
     async def _send_from_memory(self, size: int) -> bool:
         """Answer, if it is small also with the lines between its parts: small messages have long ones."""
         parts = [self._head()]
-        if self._snapshot is not None:
-            path = self._exchange.app.node.blobs.path(self._snapshot.blob)
-            parts.append(await asyncio.to_thread(_read_blob, path))
+        if self._blob is not None:
+            parts.append(await asyncio.to_thread(_read_blob, self._blob.path))
         async with aclosing(self._stretches()) as stretches:
             async for messages in stretches:
                 size += sum(map(len, messages))
@@ -121,9 +119,9 @@ class Bootstrap:
 
     def _begin_file(self, file: BinaryIO) -> None:
         file.write(self._head())
-        if self._snapshot is None:
+        if self._blob is None:
             return
-        with _open_blob(self._exchange.app.node.blobs.path(self._snapshot.blob)) as blob:
+        with _open_blob(self._blob.path) as blob:
             while data := blob.read(COPY_BYTES):
                 file.write(data)
 

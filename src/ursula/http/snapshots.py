@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from pathlib import Path
 
-from ..cold.blobs import Blobs, BlobWriter
+from ..cold.blobs import BlobFile, Blobs, BlobWriter, made_at
+from ..cold.store import StoreFailed, StoreUnavailable
 from ..engine.failures import OutcomeUnknown
 from ..model.commands import PublishSnapshot, Trim
 from ..model.limits import SNAPSHOT_BYTES_MAX
@@ -21,6 +21,9 @@ from .writes import AnyAnswer, refusal
 
 WRITE_BYTES = 1024 * 1024
 """So much of a body is gathered before it goes to the file."""
+
+OPENING_SECONDS = 60.0
+"""By then Granian has opened the file that it was given; what is open stays readable without a name."""
 
 _LIMIT = BodyLimit(SNAPSHOT_BYTES_MAX)
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)", re.ASCII)
@@ -40,17 +43,12 @@ def publish_snapshot(exchange: Exchange) -> None:
 async def _publish(exchange: Exchange, incarnation: str, offset: int, trim: bool) -> None:
     app, target = exchange.app, exchange.target
     blobs = app.node.blobs
-    key = blobs.new_key(target.bucket, incarnation)
     try:
         writer = await _receive(exchange, blobs)
-        try:
-            await asyncio.to_thread(blobs.keep, writer, key)
-        except OSError:
-            await asyncio.to_thread(writer.discard)
-            raise
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise Problem("unavailable", f"the snapshot could not be stored: {reason}") from error
+        key = blobs.new_key(target.bucket, incarnation)
+        await blobs.keep(writer, key)
+    except StoreFailed as error:
+        raise Problem("store_unavailable", f"the snapshot could not be stored: {error}") from error
 
     def on_outcome(outcome: AnyAnswer) -> None:
         is_named = isinstance(outcome, SnapshotPublished) and not outcome.duplicate
@@ -77,6 +75,7 @@ async def _publish(exchange: Exchange, incarnation: str, offset: int, trim: bool
         writer.digest,
         trim,
         incarnation,
+        made_at=made_at(key),
     )
     app.node.group_of(target.bucket).propose(command, on_outcome, len(key))
 
@@ -128,8 +127,6 @@ def get_snapshot(exchange: Exchange) -> None:
 
 
 async def _send(exchange: Exchange, found: Description, snapshot: Snapshot) -> None:
-    path = exchange.app.node.blobs.path(snapshot.blob)
-    await asyncio.to_thread(check_blob, path, snapshot)
     tag = f'"{snapshot.digest}"'
     headers = [
         *_headers(exchange, found, snapshot),
@@ -139,31 +136,66 @@ async def _send(exchange: Exchange, found: Description, snapshot: Snapshot) -> N
         ("accept-ranges", "bytes"),
     ]
     known = exchange.headers.get("if-none-match")
-    if known is not None and tag_matches(known, tag):
+    is_head = exchange.scope.method == "HEAD"
+    is_known = known is not None and tag_matches(known, tag)
+    blobs = exchange.app.node.blobs
+    blob = None if is_known or is_head else await open_snapshot(blobs, snapshot)
+    if blob is None:
+        await _measure(blobs, snapshot)
+    if is_known:
         exchange.empty(304, headers)
         return
     stretch = None
-    is_head = exchange.scope.method == "HEAD"
     if not is_head and exchange.headers.get("if-range", tag) == tag:  # who resumes, resumes just that
         stretch = _range(exchange.headers.get("range"), snapshot.size)
     status, (start, end) = 200, stretch or (0, snapshot.size)
     if stretch is not None:
         status = 206
         headers.append(("content-range", f"bytes {start}-{end - 1}/{snapshot.size}"))
-    if is_head or start == end:
+    if blob is None or start == end:
         exchange.empty(status, [*headers, ("content-length", str(end - start))])
     else:
-        exchange.file(status, headers, str(path), start, end)
+        exchange.file(status, headers, str(blob.path), start, end)
+        if blob.is_copy:
+            asyncio.get_running_loop().call_later(OPENING_SECONDS, _let_go, blob)
 
 
-def check_blob(path: Path, snapshot: Snapshot) -> None:
-    """Refuse to send what is not what was stored. Blocking."""
+async def open_snapshot(blobs: Blobs, snapshot: Snapshot) -> BlobFile:
+    """The bytes of a snapshot as a file, if they are what was stored."""
     try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise Problem("object_damaged", f"the bytes of the snapshot are lost: {error.strerror}") from error
+        blob = await blobs.file(snapshot.blob)
+    except StoreFailed as error:
+        raise _lost(error) from error
+    _check(blob.size, snapshot)
+    return blob
+
+
+async def _measure(blobs: Blobs, snapshot: Snapshot) -> None:
+    """Make sure that a snapshot is there without reading it."""
+    try:
+        size = await blobs.size(snapshot.blob)
+    except StoreFailed as error:
+        raise _lost(error) from error
+    _check(size, snapshot)
+
+
+def _lost(error: StoreFailed) -> Problem:
+    if isinstance(error, StoreUnavailable):
+        return Problem("store_unavailable", str(error))
+    return Problem("object_damaged", f"the bytes of the snapshot are lost: {error}")
+
+
+def _check(size: int, snapshot: Snapshot) -> None:
+    """Refuse to send what is not what was stored."""
     if size != snapshot.size:
-        raise Problem("object_damaged", f"the snapshot has {size} bytes instead of {snapshot.size}")
+        raise Problem(
+            "object_damaged",
+            f"the snapshot blobs/{snapshot.blob} has {size} bytes instead of {snapshot.size}",
+        )
+
+
+def _let_go(blob: BlobFile) -> None:
+    """By now it has been opened, and may lose its name."""
 
 
 def delete_snapshot(exchange: Exchange) -> None:
