@@ -180,6 +180,8 @@ class State(Contents):
         stream = decide_append(self.buckets, command)
         if type(stream) is not Stream:
             return stream  # type: ignore[return-value]
+        if command.body is not None and self._too_old(command.body.made_at):
+            return _stored_too_long_ago()
         bucket = self.buckets[command.bucket]
         if bucket.journal.position != self.position:
             self._enter(bucket)
@@ -206,6 +208,8 @@ class State(Contents):
         plan = decide_create(self.buckets, command)
         if isinstance(plan, Created | Refused):
             return plan
+        if command.body is not None and self._too_old(command.body.made_at):
+            return _stored_too_long_ago()
         bucket = self.buckets.get(command.bucket) or self._add_bucket(command.bucket)
         self.changes.note((RowKind.STREAM, command.bucket, command.stream))
         stream = Stream(command.stream, f"{self.group}-{self.position}-{index}", plan.content_type, self.at)
@@ -298,7 +302,7 @@ class State(Contents):
             return outcome
         bucket = self.buckets[command.bucket]
         if isinstance(command, PublishSnapshot) and self._too_old(command.made_at):
-            return Refused("unavailable", "the snapshot took too long to be published: its bytes may be gone")
+            return _stored_too_long_ago()
         self._enter(bucket)
         self._touch(command.bucket, stream)
         if isinstance(command, PublishSnapshot):
@@ -537,6 +541,11 @@ class State(Contents):
     def _too_old(self, made_at: int | None) -> bool:
         """Whether an object that is named only now may have been collected already."""
         return made_at is not None and made_at < self.stored.horizon
+
+
+def _stored_too_long_ago() -> Refused:
+    """The bytes that a command names were not named for so long that they may be gone."""
+    return Refused("unavailable", "it took too long: what was stored for it may be gone again")
 
 
 _APPLY: dict[type, Callable[[State, Any, int], AnyOutcome]] = {
