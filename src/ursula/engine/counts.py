@@ -27,6 +27,9 @@ class Counts:
         self.batch_commands.add(len(commands))
         self.batch_bytes.add(entry_bytes)
         self.append_bytes += body_bytes
-        self.append_messages += sum(
-            [len(command.messages) for command in commands if isinstance(command, _WRITES)]
-        )
+        for command in commands:
+            if isinstance(command, _WRITES):
+                self.append_messages += len(command.messages)
+                if command.body is not None:
+                    self.append_messages += len(command.body.sizes)
+                    self.append_bytes += sum(command.body.sizes)

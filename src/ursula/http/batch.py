@@ -14,6 +14,7 @@ from .bodies import BodyLimit
 from .errors import STATUS, Problem
 from .exchange import Exchange
 from .headers import parse_producer, wants_close
+from .large_bodies import propose
 from .tokens import format_offset
 from .writes import AnyAnswer, producer_headers, record_headers, refusal
 
@@ -48,6 +49,7 @@ class Batch:
         self._media_type = media_type_of(content_type)
         self._producer = parse_producer(exchange.headers)
         self._appends: list[tuple[bytes, ...]] = []
+        self._measures: list[tuple[int, int]] = []  # of each append: how many messages, and bytes
         self._problems: list[str | None] = []  # one per frame
         for frame in parse_frames(body):
             self._add(frame)
@@ -60,6 +62,7 @@ class Batch:
         unsplit = next(filter(None, self._problems), None)
         if self._appends and self._producer is None:
             unsplit = None  # what can be stored is
+        self._measures = [(len(append), sum(map(len, append))) for append in self._appends]
         command = Append(
             target.bucket,
             target.stream,
@@ -69,8 +72,8 @@ class Batch:
             incarnation=exchange.wanted_incarnation(),
             counts=tuple(map(len, self._appends)),
         )
-        group = exchange.app.node.group_of(target.bucket)
-        group.propose(command, self._on_outcome, self._size, unsplit)
+        self._appends = []
+        propose(exchange, command, self._on_outcome, self._size, unsplit)
 
     def _add(self, frame: bytes) -> None:
         problem = None
@@ -113,20 +116,20 @@ class Batch:
         if outcome.duplicate or (is_minimal and not any(self._problems)):
             exchange.empty(204, headers)
             return
-        appends = iter(self._appends)
-        offset = outcome.tail - sum(len(message) for append in self._appends for message in append)
+        measures = iter(self._measures)
+        offset = outcome.tail - sum(size for _, size in self._measures)
         record = outcome.record_start
         items: list[dict[str, Any]] = []
         for problem in self._problems:
             if problem is not None:
                 items.append(self._refused("invalid_json", problem))
                 continue
-            append = next(appends)
-            offset += sum(map(len, append))
+            count, size = next(measures)
+            offset += size
             item: dict[str, Any] = {"status": 204, "stream_next_offset": format_offset(offset)}
             if record is not None:
                 item["stream_record_start"] = record
-                record += len(append)
+                record += count
                 item["stream_record_next"] = record
             items.append(item)
         self._answer(items, headers)

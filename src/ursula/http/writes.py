@@ -17,6 +17,7 @@ from .headers import (
     parse_stream_seq,
     wants_close,
 )
+from .large_bodies import propose
 from .names import parse_source
 from .reads import RECORD_EXTENSION
 from .rsgi import HeaderList
@@ -82,9 +83,8 @@ class AppendRequest(Exchange):
             if not messages and unsplit is None:
                 unsplit = "an empty array holds no message"
         target = self.target
-        bucket = target.bucket
         command = Append(
-            bucket,
+            target.bucket,
             target.stream,
             messages,
             media_type,
@@ -96,7 +96,7 @@ class AppendRequest(Exchange):
             (),
             record_match,
         )
-        self.app.node.group_of(bucket).propose(command, self._on_outcome, len(body), unsplit)
+        propose(self, command, self._on_outcome, len(body), unsplit)
 
     def _on_outcome(self, outcome: AnyAnswer) -> None:
         if not isinstance(outcome, Appended):
@@ -129,11 +129,10 @@ class CreateRequest(Exchange):
     def on_body(self, body: bytes) -> None:
         """Propose the creation."""
         headers, (bucket, stream, flat, *_) = self.headers, self.target
-        group = self.app.node.group_of(bucket)
         content_type = headers.get("content-type") or None
         unsplit = None
         if content_type is None and self._fork is not None and body:
-            source = group.describe(bucket, self._fork.source)
+            source = self.app.node.group_of(bucket).describe(bucket, self._fork.source)
             if not isinstance(source, Refused):
                 content_type = source.content_type
             else:  # it may be there by the time this is decided, and be of a type that needs splitting
@@ -158,7 +157,7 @@ class CreateRequest(Exchange):
             self.wanted_incarnation(),
             self._attributes,
         )
-        group.propose(command, self._on_outcome, len(body), unsplit)
+        propose(self, command, self._on_outcome, len(body), unsplit)
 
     def _on_outcome(self, outcome: AnyAnswer) -> None:
         if not isinstance(outcome, Created):
