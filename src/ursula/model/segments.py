@@ -39,6 +39,8 @@ class SegmentTable:
         """Take a segment out."""
         segment = self._by_key.pop(key)
         index = bisect_left(self._lasts, segment.last)
+        while self._segments[index] is not segment:  # while rows are loaded, a merged one may be there too
+            index += 1
         del self._lasts[index], self._segments[index]
         self.size -= segment.size
         self.payload_bytes -= segment.payload_bytes
