@@ -85,7 +85,7 @@ class Loader:
         stored.flushed, stored.horizon = row.flushed, row.horizon
         stored.chain, stored.bodies = row.chain, row.bodies
         self.deadlines: list[tuple[str, str]] = []
-        self._linked: list[tuple[str, str]] = []
+        self._linked: list[tuple[str, str, tuple[str, str] | None]] = []
 
     def add(self, kind: int, first: str, second: str, row: bytes | None) -> None:
         """One row; without bytes, it is gone."""
@@ -137,8 +137,8 @@ class Loader:
             state.bucket_names.add(name)
             state.stream_count += len(bucket.parked)
             yield
-        for name, stream in self._linked:
-            self._link(state.buckets[name], stream)
+        for name, stream, parent in self._linked:
+            self._link(state.buckets[name], stream, parent)
             yield
         state.unparked.clear()
 
@@ -151,7 +151,7 @@ class Loader:
         """Note what others must know of a stream; whether it is out of sight."""
         fields = read_row(row)
         if fields.parent is not None or fields.gone:
-            self._linked.append((bucket, stream))
+            self._linked.append((bucket, stream, fields.parent))
         if fields.deadline is not None:
             self.deadlines.append((bucket, stream))
         if fields.snapshot is not None:
@@ -159,10 +159,8 @@ class Loader:
             self.state.blobs[blob] = self.state.blobs.get(blob, 0) + 1
         return fields.gone
 
-    def _link(self, bucket: Bucket, name: str) -> None:
+    def _link(self, bucket: Bucket, name: str, parent: tuple[str, str] | None) -> None:
         """Make a stream that has a source, or is out of sight, an object again."""
-        row = bucket.row(name)
-        parent = read_row(row).parent if row is not None else None
         stream = bucket.find(name)
         if stream is None or parent is None:
             return
