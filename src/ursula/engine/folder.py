@@ -12,6 +12,8 @@ import msgspec
 from ..cold.blobs import sync_folder
 
 FORMAT = 1
+_LEFT_BEHIND = {"lock", "ursula.json.new"}
+"""What a restore that was killed may leave in a folder that is empty otherwise."""
 
 
 class FolderRefused(Exception):
@@ -33,23 +35,10 @@ class DataFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._applied: list[int] = []
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise FolderRefused(f"cannot write to the data folder {path}: {error.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise FolderRefused(f"cannot lock the data folder {path}: {error.strerror}") from None
-            raise FolderRefused(
-                f"the data folder {path} is in use by another process: stop it, or choose another --data-dir"
-            ) from None
+        self._lock = _lock(path)
         try:
             self.identity = self._read() or self._create()
-            self._make_durable()
+            _make_durable(path)
         except BaseException:
             self.close()
             raise
@@ -108,23 +97,83 @@ class DataFolder:
                 f"the data folder {self.path} has a log but no ursula.json: put that file back from a backup"
             )
         identity = Identity(FORMAT, secrets.token_hex(8), 1, 1)
-        temporary = self.path / "ursula.json.new"
-        try:
-            with temporary.open("wb") as file:
-                file.write(msgspec.json.encode(identity) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.rename(self.path / "ursula.json")
-        except OSError as error:
-            raise FolderRefused(f"cannot write to the data folder {self.path}: {error.strerror}") from None
+        _write(self.path, identity)
         return identity
 
-    def _make_durable(self) -> None:
-        """Sync the folder and those above it: all may be new, made here or by a start that died half way."""
+
+class NewFolder:
+    """A data folder that a restore fills: locked from the beginning, and of use to no one before its end."""
+
+    def __init__(self, path: Path, store: Path | None) -> None:
+        """The folder may be there, but must be empty; only the store itself, if local, may lie in it."""
+        self.path = path
+        self._lock = _lock(path)
         try:
-            sync_folder(self.path)
-            for parent in self.path.absolute().parents:
-                with suppress(PermissionError):  # one we may not read was made by someone else
-                    sync_folder(parent)
+            found = sorted(set(os.listdir(path)) - _LEFT_BEHIND - _leading_to(store, path))
         except OSError as error:
-            raise FolderRefused(f"cannot sync the data folder {self.path}: {error.strerror}") from None
+            self.close()
+            raise FolderRefused(f"cannot read the data folder {path}: {error.strerror}") from None
+        if found:
+            self.close()
+            raise FolderRefused(
+                f"the data folder {path} is not empty ({', '.join(found[:3])}): restore makes a new node and "
+                "changes none that is there. Move it away, or choose another --data-dir"
+            )
+
+    def finish(self, identity: Identity) -> None:
+        """From now on a server can start from it."""
+        _write(self.path, identity)
+        _make_durable(self.path)
+
+    def close(self) -> None:
+        """Let others use it."""
+        os.close(self._lock)
+
+
+def _leading_to(store: Path | None, path: Path) -> set[str]:
+    """The name in a folder below which a store lies, if it does."""
+    if store is None or not store.resolve().is_relative_to(path.resolve()):
+        return set()
+    return set(store.resolve().relative_to(path.resolve()).parts[:1])
+
+
+def _lock(path: Path) -> int:
+    """Make the folder, and have it for this process alone."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise FolderRefused(f"cannot write to the data folder {path}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        if error.errno not in (errno.EAGAIN, errno.EACCES):
+            raise FolderRefused(f"cannot lock the data folder {path}: {error.strerror}") from None
+        raise FolderRefused(
+            f"the data folder {path} is in use by another process: stop it, or choose another --data-dir"
+        ) from None
+    return lock
+
+
+def _write(path: Path, identity: Identity) -> None:
+    temporary = path / "ursula.json.new"
+    try:
+        with temporary.open("wb") as file:
+            file.write(msgspec.json.encode(identity) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path / "ursula.json")
+    except OSError as error:
+        raise FolderRefused(f"cannot write to the data folder {path}: {error.strerror}") from None
+
+
+def _make_durable(path: Path) -> None:
+    """Sync the folder and those above it: all may be new, made here or by a start that died half way."""
+    try:
+        sync_folder(path)
+        for parent in path.absolute().parents:
+            with suppress(PermissionError):  # one we may not read was made by someone else
+                sync_folder(parent)
+    except OSError as error:
+        raise FolderRefused(f"cannot sync the data folder {path}: {error.strerror}") from None

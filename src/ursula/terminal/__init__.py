@@ -5,14 +5,26 @@ Results go to standard output as they are, fit for pipes; everything else goes t
 
 import typer
 
-from . import appending, attributes, creating, ending, feeding, listing, reading, snapshots
+from . import (
+    appending,
+    attributes,
+    creating,
+    ending,
+    feeding,
+    inspecting,
+    listing,
+    reading,
+    restoring,
+    snapshots,
+)
 
 STREAMS = "Streams"
 BUCKETS = "Buckets"
+SERVER = "Server"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of the client."""
+    """Add the commands of the client, and those that work on a store."""
     app.command(rich_help_panel=STREAMS)(creating.create)
     app.command(rich_help_panel=STREAMS)(appending.append)
     app.command(rich_help_panel=STREAMS)(reading.read)
@@ -24,3 +36,5 @@ def register(app: typer.Typer) -> None:
     app.add_typer(snapshots.app, name="snapshot", rich_help_panel=STREAMS)
     app.command("ls", rich_help_panel=BUCKETS)(listing.list_names)
     app.command(rich_help_panel=BUCKETS)(feeding.feed)
+    app.command(rich_help_panel=SERVER)(restoring.restore)
+    app.command(rich_help_panel=SERVER)(inspecting.inspect)

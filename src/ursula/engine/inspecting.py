@@ -1,0 +1,148 @@
+"""Looking at a store without a server: what there is, and whether it is whole."""
+
+from typing import NamedTuple
+
+from ..cold import manifest as manifests
+from ..cold.inspecting import SegmentReport
+from ..cold.manifest import FoundManifest, Generation, Manifest
+from ..cold.store import ObjectDamaged, ObjectMissing, Store
+from ..model.commands import StoredSegment
+from .checking import (
+    Damage,
+    Extent,
+    Progress,
+    all_segments,
+    check_contents,
+    check_state,
+    examine_object,
+    extent_of,
+)
+from .loading import Loaded, StartRefused, load
+from .restoring import Moment, choose, find_generations
+
+
+class GroupSurvey(NamedTuple):
+    """What a store has of a group, as of one of its manifests."""
+
+    group: int
+    manifests: list[FoundManifest]
+    manifest: Manifest
+    extent: Extent
+    segments: list[StoredSegment]
+    unnamed: list[tuple[str, int]]
+    """Segments that are there and not in this state, with their sizes: replaced, of later, or left over."""
+
+
+class StoreSurvey(NamedTuple):
+    """What a store has."""
+
+    root: str
+    generations: list[Generation]
+    groups: list[GroupSurvey]
+
+
+class Verified(NamedTuple):
+    """What was found when everything was read."""
+
+    extent: Extent
+    positions: dict[int, int]
+    damages: list[Damage]
+
+
+async def survey_store(store: Store, group: int | None, moment: Moment | None) -> StoreSurvey:
+    """What a store has: of all groups or one, now or as of a moment."""
+    generations = await find_generations(store)
+    found = [await _survey(store, number, moment) for number in _numbers(generations, group)]
+    return StoreSurvey(store.root, generations, found)
+
+
+async def show_segment(store: Store, key: str) -> SegmentReport:
+    """What a segment holds, checked against itself."""
+    return await examine_object(store, key)
+
+
+async def verify_store(
+    store: Store, group: int | None, moment: Moment | None, progress: Progress
+) -> Verified:
+    """Read everything that the newest manifests, or those of a moment, lead to."""
+    generations = await find_generations(store)
+    extent, positions, damages = Extent(), {}, []
+    for number in _numbers(generations, group):
+        damages += await _check_documents(store, number)
+        manifest, key = await _readable(store, number, moment)
+        positions[number] = manifest.position
+        of_state = await check_state(store, manifest)
+        damages += of_state
+        if of_state:
+            damages += await _check_alone(store, number, progress)
+            continue
+        try:
+            loaded = await load(store, manifest, key)
+        except StartRefused as error:
+            damages.append(Damage(key, str(error)))
+            continue
+        damages += await check_contents(store, loaded, progress)
+        extent = extent.plus(extent_of(loaded.state))
+    return Verified(extent, positions, damages)
+
+
+def _numbers(generations: list[Generation], group: int | None) -> list[int]:
+    return [group] if group is not None else list(range(generations[-1].groups))
+
+
+async def _survey(store: Store, group: int, moment: Moment | None) -> GroupSurvey:
+    chosen = await choose(store, group, moment)
+    loaded: Loaded = await load(store, chosen.manifest, chosen.key)
+    segments = all_segments(loaded.state)
+    named = {segment.key for segment in segments}
+    stored = await store.list(f"segments/g{group}/")
+    return GroupSurvey(
+        group,
+        await manifests.find_manifests(store, group),
+        chosen.manifest,
+        extent_of(loaded.state),
+        segments,
+        [(found.key, found.size) for found in stored if found.key not in named],
+    )
+
+
+async def _readable(store: Store, group: int, moment: Moment | None) -> tuple[Manifest, str]:
+    """The manifest of a moment; if the newest cannot be read, the one before, as a server would do."""
+    if moment is None:
+        for found in (await manifests.find_manifests(store, group))[:2]:
+            try:
+                return await manifests.read_manifest(store, found.key), found.key
+            except (ObjectDamaged, ObjectMissing):
+                continue
+    chosen = await choose(store, group, moment)
+    return chosen.manifest, chosen.key
+
+
+async def _check_documents(store: Store, group: int) -> list[Damage]:
+    """Whether all manifests and the live list can be read; what a server removes meanwhile is not missed."""
+    damages = []
+    for found in await manifests.find_manifests(store, group):
+        try:
+            await manifests.read_manifest(store, found.key)
+        except ObjectDamaged as error:
+            damages.append(Damage(error.key, error.problem))
+        except ObjectMissing:
+            continue
+    try:
+        await manifests.read_live(store, group)
+    except ObjectDamaged as error:
+        damages.append(Damage(error.key, error.problem))
+    except ObjectMissing:
+        pass  # it is written some seconds after the first flush
+    return damages
+
+
+async def _check_alone(store: Store, group: int, progress: Progress) -> list[Damage]:
+    """Check segments by what they say of themselves, where no state can be asked."""
+    damages = []
+    stored = await store.list(f"segments/g{group}/")
+    for number, found in enumerate(stored):
+        report = await examine_object(store, found.key)
+        damages += [Damage(found.key, problem) for problem in report.problems]
+        progress("reading segments", number + 1, len(stored))
+    return damages

@@ -1,0 +1,270 @@
+"""ursula inspect."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .session import emit, emit_line, fail, say
+from .stores import At, ConfigFile, Shown, moment_of, settings_of, size_text, with_store
+
+if TYPE_CHECKING:
+    from ursula.cold.inspecting import SegmentReport
+    from ursula.cold.store import Store
+    from ursula.engine.inspecting import GroupSurvey, StoreSurvey, Verified
+    from ursula.model.commands import StoredSegment
+
+DAMAGES_SHOWN = 50
+
+
+def inspect(
+    store: Annotated[
+        str, typer.Argument(metavar="STORE", help="A folder, or s3://bucket/prefix.", show_default=False)
+    ],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="OBJECT",
+            help="One object, as in segments/g0/...; without it, the store as a whole.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read everything, and check it to the last byte.")
+    ] = False,
+    group: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Only this group. [dim]Default: all[/dim]", show_default=False),
+    ] = None,
+    at: At = None,
+    config: ConfigFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a store holds, or check that it is whole. No server is needed.
+
+    With --verify, checksums and digests are compared, and that the segments have
+    every byte of every stream. Each object that is damaged is named on a line of
+    its own, and the exit code is 1.
+
+    [bold]Examples[/bold]
+
+      ursula inspect data/cold
+      ursula inspect s3://bucket/prefix --verify
+      ursula inspect data/cold segments/g0/...parquet
+      ursula inspect data/cold --json | jq '.groups[0].segments[].bytes'
+    """
+    settings = settings_of(config)
+    if name is not None:
+        with_store(store, settings, lambda opened: _show_object(opened, name, as_json))
+        return
+    moment = moment_of(at)
+    if verify:
+
+        async def check(opened: "Store") -> "Verified":
+            from ursula.engine.inspecting import verify_store
+
+            with Shown() as progress:
+                return await verify_store(opened, group, moment, progress)
+
+        _tell(with_store(store, settings, check), as_json)
+        return
+
+    async def look(opened: "Store") -> "StoreSurvey":
+        from ursula.engine.inspecting import survey_store
+
+        return await survey_store(opened, group, moment)
+
+    survey = with_store(store, settings, look)
+    if as_json:
+        emit_line(json.dumps(_as_json(survey), indent=2))
+    else:
+        _print_survey(survey)
+
+
+# One object
+
+
+async def _show_object(store: "Store", name: str, as_json: bool) -> None:
+    from ursula.engine.inspecting import show_segment
+
+    if name.endswith(".json"):
+        emit(await store.get(name))
+        return
+    if not name.startswith("segments/"):
+        fail(f"{name} is not shown: only segments, and what is written as JSON")
+    report = await show_segment(store, name)
+    if as_json:
+        emit_line(json.dumps(_segment_as_json(report), indent=2))
+    else:
+        _print_segment(report)
+    if report.problems:
+        for problem in report.problems:
+            say(f"{report.key}: {problem}")
+        raise typer.Exit(1)
+
+
+def _segment_as_json(report: "SegmentReport") -> dict[str, object]:
+    return {
+        **report._asdict(),
+        "row_groups": [found._asdict() for found in report.row_groups],
+        "ranges": [found._asdict() for found in report.ranges],
+    }
+
+
+def _print_segment(report: "SegmentReport") -> None:
+    facts = {
+        "positions": f"after {report.first:020d} up to {report.last:020d}",
+        "rows": f"{report.rows} in {len(report.row_groups)} row groups",
+        "kinds": ", ".join(f"{count} {kind}" for kind, count in report.kinds.items()),
+        "streams": str(report.stream_count),
+        "size": _ratio_text(report.bytes, report.payload_bytes),
+    }
+    for title, text in facts.items():
+        emit_line(f"{title:<16}{text}")
+    rows = [
+        (f"{one.bucket}/{one.stream}", one.incarnation, str(one.start), str(one.end), str(one.messages))
+        for one in report.ranges
+    ]
+    _print_table(("stream", "incarnation", "from", "up to", "messages"), rows)
+    groups = [
+        (str(number), str(one.rows), size_text(one.bytes), size_text(one.payload_bytes))
+        for number, one in enumerate(report.row_groups)
+    ]
+    _print_table(("row group", "rows", "size", "messages"), groups)
+
+
+# The whole
+
+
+def _print_survey(survey: "StoreSurvey") -> None:
+    from ursula.engine.restoring import format_time
+
+    newest = survey.generations[-1]
+    emit_line(f"{'store':<16}{survey.root}")
+    emit_line(f"{'cluster':<16}{newest.cluster}")
+    for generation in survey.generations:
+        source = f" from {generation.source}" if generation.source else ""
+        emit_line(f"{'generation':<16}{generation.generation}, begun {format_time(generation.at)}{source}")
+    for found in survey.groups:
+        _print_group(found)
+
+
+def _print_group(found: "GroupSurvey") -> None:
+    from ursula.engine.restoring import format_time
+
+    extent, manifest = found.extent, found.manifest
+    first, last = found.manifests[-1].position, found.manifests[0].position
+    facts = {
+        f"group {found.group}": f"as of {format_time(manifest.at)}, position {manifest.position:020d}",
+        "manifests": f"{len(found.manifests)}, of the positions {first:020d} to {last:020d}",
+        "streams": f"{extent.streams} in {extent.buckets} buckets",
+        "snapshots": f"{extent.blobs} of {size_text(extent.blob_bytes)}",
+        "segments": f"{extent.segments} with {extent.rows} rows, "
+        + _ratio_text(extent.segment_bytes, extent.payload_bytes),
+    }
+    if found.unnamed:
+        size = sum(size for _, size in found.unnamed)
+        facts["others"] = (
+            f"{len(found.unnamed)} of {size_text(size)} that are not part of it any more, or yet"
+        )
+    emit_line("")
+    for title, text in facts.items():
+        emit_line(f"{title:<16}{text}")
+    _print_table(("segment", "rows", "size", "messages", "ratio"), [_row(one) for one in found.segments])
+
+
+def _row(segment: "StoredSegment") -> tuple[str, ...]:
+    ratio = f"{segment.payload_bytes / segment.size:.1f}"
+    return (
+        segment.key,
+        str(segment.rows),
+        size_text(segment.size),
+        size_text(segment.payload_bytes),
+        ratio,
+    )
+
+
+def _as_json(survey: "StoreSurvey") -> dict[str, object]:
+    import msgspec
+
+    return {
+        "root": survey.root,
+        "generations": [msgspec.to_builtins(generation) for generation in survey.generations],
+        "groups": [
+            {
+                "group": found.group,
+                "position": found.manifest.position,
+                "at": found.manifest.at,
+                "manifests": [one._asdict() for one in found.manifests],
+                "total": found.extent._asdict(),
+                "segments": [
+                    {
+                        "path": one.key,
+                        "first": one.first,
+                        "last": one.last,
+                        "rows": one.rows,
+                        "bytes": one.size,
+                        "payload_bytes": one.payload_bytes,
+                    }
+                    for one in found.segments
+                ],
+                "others": [{"path": key, "bytes": size} for key, size in found.unnamed],
+            }
+            for found in survey.groups
+        ],
+    }
+
+
+# Verifying
+
+
+def _tell(verified: "Verified", as_json: bool) -> None:
+    extent, damages = verified.extent, verified.damages
+    if as_json:
+        document = {
+            "positions": {str(group): position for group, position in verified.positions.items()},
+            "total": extent._asdict(),
+            "damaged": [damage._asdict() for damage in damages],
+        }
+        emit_line(json.dumps(document, indent=2))
+    else:
+        for damage in damages[:DAMAGES_SHOWN]:
+            emit_line(f"{damage.name}: {damage.problem}")
+        if len(damages) > DAMAGES_SHOWN:
+            emit_line(f"and {len(damages) - DAMAGES_SHOWN} more; --json has all")
+    if damages:
+        fail(f"the store is damaged: {len(damages)} things are wrong")
+    if not as_json:
+        positions = ", ".join(f"{position:020d}" for position in verified.positions.values())
+        emit_line(
+            f"everything up to {positions} is there: {extent.streams} streams in {extent.buckets} buckets, "
+            f"{extent.segments} segments with {extent.rows} rows and {size_text(extent.payload_bytes)} of "
+            f"messages, {extent.blobs} snapshots"
+        )
+
+
+def _ratio_text(size: int, payload: int) -> str:
+    ratio = f" ({payload / size:.1f} to 1)" if size else ""
+    return f"{size_text(size)} for {size_text(payload)} of messages{ratio}"
+
+
+def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Columns under titles; in a pipe, lines are not folded."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, title in enumerate(titles):
+        table.add_column(
+            title, overflow="fold", justify="right" if number and rows[0][number][:1].isdigit() else "left"
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    emit_line("")
+    Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)

@@ -1,0 +1,163 @@
+"""ursula restore."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .session import emit_line, fail, say
+from .stores import At, ConfigFile, Shown, moment_of, settings_of, size_text, with_store
+
+if TYPE_CHECKING:
+    from ursula.cold.store import Store
+    from ursula.config import Settings
+    from ursula.engine.restoring import Restored
+
+DAMAGES_SHOWN = 20
+
+
+def restore(
+    *,
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="STORE", help="A folder, or s3://bucket/prefix.", show_default=False),
+    ],
+    data_dir: Annotated[
+        Path,
+        typer.Option(
+            "--data-dir",
+            metavar="FOLDER",
+            help="Where the new node is to be: new or empty, but for the store.",
+            show_default=False,
+        ),
+    ],
+    at: At = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read everything first, and check it to the last byte.")
+    ] = False,
+    accept_damage: Annotated[
+        bool,
+        typer.Option(
+            "--accept-damage", help="Go on though objects are missing or damaged: what they held is lost."
+        ),
+    ] = False,
+    config: ConfigFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Make a new node from the store alone, as of the last flush or an earlier one.
+
+    Streams come back with offsets, producers, attributes, snapshots, closure and
+    lifetimes. What was written after that flush is not there any more. The node
+    goes on with this store, in a new generation: one that still runs on it stops.
+
+    If it is interrupted, run it again.
+
+    [bold]Examples[/bold]
+
+      ursula restore --from /backup/cold --data-dir /var/lib/ursula
+      ursula restore --from s3://bucket/prefix --data-dir data --at '2h ago'
+      ursula restore --from data/cold --data-dir data --at 2030-01-01T12:00:00Z --verify
+    """
+    from ursula.engine.folder import NewFolder
+    from ursula.engine.restoring import Damaged
+    from ursula.engine.restoring import restore as restore_node
+
+    settings = settings_of(config)
+    moment = moment_of(at)
+
+    async def work(store: "Store") -> "tuple[Restored, str]":
+        place = store.local_path("generations")
+        folder = NewFolder(data_dir, None if place is None else place.parent)
+        try:
+            with Shown() as progress:
+                restored = await restore_node(
+                    store, folder, moment, progress, read_all=verify, accept_damage=accept_damage
+                )
+            return restored, store.root
+        except Damaged as error:
+            for damage in error.damages[:DAMAGES_SHOWN]:
+                say(f"{damage.name}: {damage.problem}")
+            fail(f"{error}: go back further with --at, put them back, or take the rest with --accept-damage")
+        finally:
+            folder.close()
+
+    restored, root = with_store(source, settings, work)
+    command = _start_command(root, data_dir, config, settings)
+    if as_json:
+        emit_line(json.dumps(_as_json(restored, root, command), indent=2))
+    else:
+        _print(restored, root, command)
+
+
+def _print(restored: "Restored", root: str, command: str) -> None:
+    from ursula.engine.restoring import format_time
+
+    extent = restored.extent
+    newer = sum(chosen.newer_count for chosen in restored.chosen)
+    lost = f"everything that was written after {format_time(restored.at)}"
+    lines = {
+        "from": root,
+        "as of": f"{format_time(restored.at)}, {_positions(restored)}",
+        "generation": f"{restored.generation} of the cluster {restored.cluster}",
+        "streams": f"{extent.streams} in {extent.buckets} buckets",
+        "messages": f"{size_text(extent.payload_bytes)} in {extent.segments} segments of "
+        f"{size_text(extent.segment_bytes)}",
+        "snapshots": f"{extent.blobs} of {size_text(extent.blob_bytes)}",
+        "not there": lost if not newer else f"{lost}, with {newer} later flushes",
+    }
+    for name, text in lines.items():
+        emit_line(f"{name:<16}{text}")
+    for damage in restored.damages[:DAMAGES_SHOWN]:
+        emit_line(f"{'damaged':<16}{damage.name}: {damage.problem}")
+    if len(restored.damages) > DAMAGES_SHOWN:
+        emit_line(f"{'damaged':<16}and {len(restored.damages) - DAMAGES_SHOWN} more")
+    emit_line(f"{'start it with':<16}{command}")
+
+
+def _positions(restored: "Restored") -> str:
+    found = [f"{chosen.manifest.position:020d}" for chosen in restored.chosen]
+    return f"position {found[0]}" if len(found) == 1 else f"positions {', '.join(found)}"
+
+
+def _as_json(restored: "Restored", root: str, command: str) -> dict[str, object]:
+    from ursula.engine.restoring import format_time
+
+    groups = [
+        {
+            "group": chosen.manifest.group,
+            "position": f"{chosen.manifest.position:020d}",
+            "at": format_time(chosen.manifest.at),
+            "manifest": chosen.key,
+            "later_manifests": chosen.newer_count,
+        }
+        for chosen in restored.chosen
+    ]
+    return {
+        "from": root,
+        "cluster": restored.cluster,
+        "generation": restored.generation,
+        "at": format_time(restored.at),
+        "groups": groups,
+        **restored.extent._asdict(),
+        "damaged": [damage._asdict() for damage in restored.damages],
+        "start": command,
+    }
+
+
+def _start_command(root: str, data_dir: Path, config: Path | None, settings: "Settings") -> str:
+    """What to type so that the node starts with its store."""
+    from ursula.cold.opening import open_store
+
+    words = ["ursula", "serve", "--data-dir", str(data_dir)]
+    if config is not None:
+        words += ["--config", str(config)]
+    command = shlex.join(words)
+    if open_store(settings.cold, data_dir).root == root:
+        return command
+    named = {"URSULA_COLD__BACKEND": "fs", "URSULA_COLD__ROOT": root}
+    if root.startswith("s3://"):
+        bucket, _, prefix = root.removeprefix("s3://").partition("/")
+        named = {"URSULA_COLD__BACKEND": "s3", "URSULA_COLD__S3_BUCKET": bucket, "URSULA_COLD__ROOT": prefix}
+    return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in named.items()), command])

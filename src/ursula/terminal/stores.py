@@ -1,0 +1,133 @@
+"""A store for the time of a command that needs no server: how it is named, and how its errors are told."""
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Self, TypeVar
+
+import typer
+
+from .session import INTERRUPTED, fail, say
+
+if TYPE_CHECKING:
+    from ursula.cold.store import Store
+    from ursula.config import Settings
+    from ursula.engine.restoring import Moment
+
+T = TypeVar("T")
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="Configuration file, for how S3 is reached. [dim]Default: as for ursula serve[/dim]",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="TIME|POSITION",
+        help="As it was then: 2030-01-01T12:00:00Z, '2h ago', a position. [dim]Default: the last flush[/dim]",
+        show_default=False,
+    ),
+]
+
+
+def settings_of(config: Path | None) -> "Settings":
+    """The settings of the file and the environment."""
+    from ursula.config import load
+
+    return load(config, os.environ, {}).settings
+
+
+def moment_of(text: str | None) -> "Moment | None":
+    """What --at says."""
+    from ursula.engine.restoring import parse_moment
+
+    try:
+        return None if text is None else parse_moment(text, time.time_ns() // 1000)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--at") from None
+
+
+def with_store(where: str, settings: "Settings", work: "Callable[[Store], Awaitable[T]]") -> T:
+    """Do something with the store at a place; errors end the command with one line and an exit code."""
+    from ursula.cold.opening import open_at
+    from ursula.cold.store import StoreFailed
+    from ursula.engine.folder import FolderRefused
+    from ursula.engine.loading import StartRefused
+    from ursula.engine.restoring import RestoreRefused
+
+    async def run() -> T:
+        store = open_at(where, settings.cold)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    try:
+        return asyncio.run(run())
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    except (StoreFailed, FolderRefused, RestoreRefused, StartRefused) as error:
+        fail(str(error))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit from None
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+class Shown:
+    """Progress on standard error: a bar on a terminal, elsewhere a line for each kind of work."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        self._is_terminal = sys.stderr.isatty()
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not self._is_terminal,
+            transient=True,
+        )
+        self._task = self._progress.add_task("", total=None)
+        self._what = ""
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """So much of it is done."""
+        if what != self._what:
+            self._what = what
+            if not self._is_terminal:
+                say(f"{what} ...")
+        self._progress.update(self._task, description=what, completed=done, total=total or None)
+
+
+def size_text(count: int) -> str:
+    """Bytes as a person reads them."""
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
