@@ -79,6 +79,7 @@ def test_numbers_keep_their_digits() -> None:
         (502, "", OutcomeUnknown),
         (503, "unavailable", Retryable),
         (503, "write_backpressure", Retryable),
+        (503, "store_unavailable", Retryable),
         (503, "outcome_unknown", OutcomeUnknown),
         (503, "", OutcomeUnknown),
         (504, "", OutcomeUnknown),

@@ -18,6 +18,8 @@ from ursula.cli import app
 from ursula.client import Client
 
 JSON = "application/json"
+STREAM_COMMANDS = ["create", "append", "read", "tail", "head", "close", "delete", "undelete"]
+STREAM_COMMANDS += ["attrs", "snapshot"]
 
 
 class Shell:
@@ -331,17 +333,49 @@ def test_progress_is_shown_on_a_terminal_only(shell: Shell, client: Client, name
     assert b"MiB" in shown
 
 
+def test_a_deleted_stream_is_brought_back(shell: Shell, client: Client, name: str) -> None:
+    client.stream(name).create("text/plain", body="first")
+    first = client.stream(name).head().incarnation
+    shell("delete", name)
+    assert shell("undelete", name) == f"stream {name} is back, up to {5:020}\n"
+    assert shell("read", name) == "first"
+    complaint = shell.complaint("undelete", name)
+    assert "stream_exists" in complaint
+    assert "the stream that has the name now" in complaint
+    shell("delete", name)
+    client.stream(name).create("text/plain", body="second")
+    shell("delete", name)
+    found = json.loads(shell("undelete", name, "--incarnation", first, "--json"))
+    assert (found["incarnation"], found["closed"]) == (first, False)
+    assert shell("read", name) == "first"
+    complaint = shell.complaint("undelete", f"{name}-never")
+    assert "stream_not_found" in complaint
+    assert "cold.keep_replaced" in complaint
+    assert "write bucket/stream" in shell.complaint("undelete", "nothing", expect=2)
+
+
+def test_the_server_is_told_to_flush(shell: Shell, client: Client, name: str) -> None:
+    client.stream(name).create("text/plain", body="x")
+    position = int(shell("flush").removeprefix("group 0 is stored up to "))
+    assert position > 0
+    (group,) = json.loads(shell("flush", "--json"))["groups"]
+    assert group["group"] == 0
+    assert group["position"] >= position
+    assert "ursula serve" in Shell("http://127.0.0.1:9").complaint("flush")
+
+
 def test_the_help_groups_the_commands(shell: Shell) -> None:
     text = shell("--help")
     server, streams, buckets = (text.index(f"─ {panel} ─") for panel in ("Server", "Streams", "Buckets"))
-    assert server < text.index("│ serve ") < text.index("│ config ") < streams
-    for command in ("create", "append", "read", "tail", "head", "close", "delete", "attrs", "snapshot"):
+    for command in ("serve", "flush", "config"):
+        assert server < text.index(f"│ {command} ") < streams
+    for command in STREAM_COMMANDS:
         assert streams < text.index(f"│ {command} ") < buckets
     for command in ("ls", "feed"):
         assert buckets < text.index(f"│ {command} ")
 
 
-COMMANDS = ["create", "append", "read", "tail", "head", "close", "delete", "ls", "feed"]
+COMMANDS = ["create", "append", "read", "tail", "head", "close", "delete", "undelete", "ls", "feed", "flush"]
 COMMANDS += ["attrs get", "attrs set", "attrs clear", "snapshot publish", "snapshot read"]
 
 

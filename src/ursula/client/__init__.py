@@ -32,6 +32,7 @@ from .errors import (
 )
 from .feeds import FeedEntry, FeedPage, FeedRow
 from .framing import FrameReader, frame
+from .operations import FlushedGroup, Undeleted
 from .outbox import Batching
 from .producer import Producer
 from .records import Record
@@ -57,6 +58,7 @@ __all__ = [
     "FeedPage",
     "FeedRow",
     "Fenced",
+    "FlushedGroup",
     "FrameReader",
     "Gone",
     "ListedStream",
@@ -76,5 +78,6 @@ __all__ = [
     "StreamAddress",
     "StreamError",
     "StreamInfo",
+    "Undeleted",
     "frame",
 ]

@@ -4,12 +4,26 @@ from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Self
 
-from . import appends, attrs, bootstrap, buckets, feeds, reads, records, snapshots, streams, tail, target
+from . import (
+    appends,
+    attrs,
+    bootstrap,
+    buckets,
+    feeds,
+    operations,
+    reads,
+    records,
+    snapshots,
+    streams,
+    tail,
+    target,
+)
 from .address import StreamAddress
 from .async_producer import AsyncProducer
 from .awaiting import AwaitingShell, awaiting, iterating
 from .buckets import BucketInfo
 from .delivery import Numbering
+from .operations import FlushedGroup, Undeleted
 from .outbox import Batching
 from .retry import FOREVER, Patience
 from .target import BucketTarget, StreamTarget
@@ -106,6 +120,22 @@ class AsyncClient:
     def buckets(self) -> AsyncGenerator[BucketInfo, None]:
         """All buckets, by name."""
         return self._shell.iterate(buckets.list_buckets(self._patience))
+
+    async def flush(self) -> list[FlushedGroup]:
+        """Have the server store everything that is in its memory, and wait until it is."""
+        return await self._shell.run(operations.flush(self._patience))
+
+    async def trigger_snapshot(self) -> None:
+        """Have the server store its whole state, soon."""
+        await self._shell.run(operations.trigger_snapshot(self._patience))
+
+    async def purge_log(self) -> int:
+        """Have the server's log forget what is in the store; how far it did."""
+        return await self._shell.run(operations.purge_log(self._patience))
+
+    async def undelete(self, bucket: str, stream: str, incarnation: str | None = None) -> Undeleted:
+        """Bring back the last stream of that name, or the one with that incarnation, as it was."""
+        return await self._shell.run(operations.undelete(self._patience, bucket, stream, incarnation))
 
     async def close(self) -> None:
         """Close all connections."""

@@ -4,11 +4,25 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Self
 
-from . import appends, attrs, bootstrap, buckets, feeds, reads, records, snapshots, streams, tail, target
+from . import (
+    appends,
+    attrs,
+    bootstrap,
+    buckets,
+    feeds,
+    operations,
+    reads,
+    records,
+    snapshots,
+    streams,
+    tail,
+    target,
+)
 from .address import StreamAddress
 from .blocking import BlockingShell, blocking, iterating
 from .buckets import BucketInfo
 from .delivery import Numbering
+from .operations import FlushedGroup, Undeleted
 from .outbox import Batching
 from .producer import Producer
 from .retry import FOREVER, Patience
@@ -106,6 +120,22 @@ class Client:
     def buckets(self) -> Generator[BucketInfo, None, None]:
         """All buckets, by name."""
         return self._shell.iterate(buckets.list_buckets(self._patience))
+
+    def flush(self) -> list[FlushedGroup]:
+        """Have the server store everything that is in its memory, and wait until it is."""
+        return self._shell.run(operations.flush(self._patience))
+
+    def trigger_snapshot(self) -> None:
+        """Have the server store its whole state, soon."""
+        self._shell.run(operations.trigger_snapshot(self._patience))
+
+    def purge_log(self) -> int:
+        """Have the server's log forget what is in the store; how far it did."""
+        return self._shell.run(operations.purge_log(self._patience))
+
+    def undelete(self, bucket: str, stream: str, incarnation: str | None = None) -> Undeleted:
+        """Bring back the last stream of that name, or the one with that incarnation, as it was."""
+        return self._shell.run(operations.undelete(self._patience, bucket, stream, incarnation))
 
     def close(self) -> None:
         """Close all connections."""

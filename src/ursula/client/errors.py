@@ -77,7 +77,14 @@ class OutcomeUnknown(StreamError):
         self.maybe_written = True
 
 
-RETRYABLE_CODES = {"unavailable", "write_backpressure", "rate_limited", "body_timeout", "body_incomplete"}
+RETRYABLE_CODES = {
+    "unavailable",
+    "store_unavailable",
+    "write_backpressure",
+    "rate_limited",
+    "body_timeout",
+    "body_incomplete",
+}
 FINAL_CODES = {"object_damaged"}
 RETRYABLE_STATUSES = {408, 425, 429}
 

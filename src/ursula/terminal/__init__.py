@@ -13,6 +13,7 @@ from . import (
     feeding,
     inspecting,
     listing,
+    operating,
     reading,
     restoring,
     snapshots,
@@ -32,9 +33,11 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=STREAMS)(reading.head)
     app.command(rich_help_panel=STREAMS)(ending.close)
     app.command(rich_help_panel=STREAMS)(ending.delete)
+    app.command(rich_help_panel=STREAMS)(operating.undelete)
     app.add_typer(attributes.app, name="attrs", rich_help_panel=STREAMS)
     app.add_typer(snapshots.app, name="snapshot", rich_help_panel=STREAMS)
     app.command("ls", rich_help_panel=BUCKETS)(listing.list_names)
     app.command(rich_help_panel=BUCKETS)(feeding.feed)
+    app.command(rich_help_panel=SERVER)(operating.flush)
     app.command(rich_help_panel=SERVER)(restoring.restore)
     app.command(rich_help_panel=SERVER)(inspecting.inspect)

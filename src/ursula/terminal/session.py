@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -59,8 +59,13 @@ UNKNOWN_HINT = "it may have been done or not: look before you try again"
 
 
 @contextmanager
-def session(url: str, auth: str | None, name: str = "") -> Iterator["Client"]:
-    """A client; the URL may be in the name. Errors end the command with one line and an exit code."""
+def session(
+    url: str, auth: str | None, name: str = "", hints: Mapping[str, str] | None = None
+) -> Iterator["Client"]:
+    """A client; the URL may be in the name. Errors end the command with one line and an exit code.
+
+    `hints` say what to do about an error where this command knows better.
+    """
     from ursula.client import Client, Patience, StreamError
     from ursula.client.address import split_url
 
@@ -71,7 +76,7 @@ def session(url: str, auth: str | None, name: str = "") -> Iterator["Client"]:
         with Client(server, auth=auth, patience=Patience(give_up_seconds=PATIENCE_SECONDS)) as client:
             yield client
     except StreamError as error:
-        fail(_told(error, server))
+        fail(_told(error, server, {**HINTS, **(hints or {})}))
     except BrokenPipeError:
         # Whoever read our output has seen enough. Nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -123,8 +128,8 @@ def emit_line(text: str) -> None:
     emit(text.encode() + b"\n")
 
 
-def _told(error: "StreamError", server: str) -> str:
+def _told(error: "StreamError", server: str, hints: Mapping[str, str]) -> str:
     if error.code == "unreachable":
         return f"{error.message} ({server}): start one with ursula serve, or name another with --url"
-    hint = HINTS.get(error.code) or (UNKNOWN_HINT if error.maybe_written else None)
+    hint = hints.get(error.code) or (UNKNOWN_HINT if error.maybe_written else None)
     return f"{error.message} ({error.code})" + (f": {hint}" if hint else "")
