@@ -25,6 +25,7 @@ def cold_families(node: "Node", statuses: list[ColdStatus], parked_streams: int)
         "ursula_cold_fetches", "Reads of a part of a segment.", node.segments.fetch_count
     )
     yield CounterMetricFamily("ursula_cold_fetched_bytes", "Bytes of these.", node.segments.fetched_bytes)
+    yield from _tidying(node)
 
 
 def _flushes(statuses: list[ColdStatus]) -> Iterator[Metric]:
@@ -81,6 +82,20 @@ def _objects(statuses: list[ColdStatus]) -> Iterator[Metric]:
         state_bytes.add_metric(labels, group.state_bytes)
         ended.add_metric(labels, group.ended_streams)
     yield from (segments, segment_bytes, payload_bytes, state_bytes, ended)
+
+
+def _tidying(node: "Node") -> Iterator[Metric]:
+    merged = sum(merger.merged_count for merger in node.mergers)
+    merged_bytes = sum(merger.merged_bytes for merger in node.mergers)
+    collector = node.collector
+    yield CounterMetricFamily(
+        "ursula_cold_merged_segments", "Segments that were replaced by larger ones.", merged
+    )
+    yield CounterMetricFamily("ursula_cold_merged_bytes", "Bytes of these.", merged_bytes)
+    yield CounterMetricFamily(
+        "ursula_cold_collected_objects", "Objects that nothing needed any more.", collector.collected_count
+    )
+    yield CounterMetricFamily("ursula_cold_collected_bytes", "Bytes of these.", collector.collected_bytes)
 
 
 def _caches(node: "Node") -> Iterator[Metric]:
