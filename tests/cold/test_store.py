@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 
@@ -68,6 +69,8 @@ def test_what_was_put_is_what_is_read(run: Run) -> None:
             assert await store.size(key) == len(data)
         await store.put("view", memoryview(b"a view of bytes")[2:6])
         assert await store.get("view") == b"view"
+        await store.put("arrow", memoryview(pa.py_buffer(b"rows of Arrow")))
+        assert await store.get("arrow") == b"rows of Arrow"
 
     run(test)
 

@@ -114,9 +114,10 @@ class S3Store:
 
     async def put(self, key: str, data: bytes | memoryview) -> None:
         """Store an object, or replace it."""
+        whole = memoryview(data).cast("B")  # obstore takes no view of signed bytes, as Arrow has them
         await self._do(
             obstore.put_async(
-                self._store, check_key(key), data, chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE
+                self._store, check_key(key), whole, chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE
             )
         )
 
