@@ -38,6 +38,8 @@ ROUNDS_KEPT = 24
 """How often it is done while something replaced is kept."""
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 1.0, 3600.0
 FIRST_SECONDS_MAX = 10.0
+UNFINISHED_SECONDS_MIN = 3600.0
+"""A body that comes slowly may take so long, and nobody misses the room meanwhile."""
 SLICE = 256
 
 logger = logging.getLogger(__name__)
@@ -100,7 +102,7 @@ class Collector:
         horizon = self._clock() - int(settings.keep_replaced * 1_000_000)
         for group, flusher in zip(self._groups, self._flushers, strict=True):
             await self._announce(group, flusher, horizon)
-        await store.forget_unfinished(older_than=settings.keep_replaced)
+        await store.forget_unfinished(max(settings.keep_replaced, UNFINISHED_SECONDS_MIN))
         if generation is not None and generation.at >= horizon:
             return
         before = self.collected_count, self.collected_bytes
