@@ -179,6 +179,8 @@ class Flusher:
             self._group.flush_wanted = False
             try:
                 position = await self._flush() if is_needed else self._group.state.stored.flushed
+                if waiting:
+                    await self._write_live(at_once=True)  # who asked will want to read it
             except BaseException:
                 self._wanted = waiting + self._wanted
                 raise
@@ -208,7 +210,7 @@ class Flusher:
         if is_base:
             self._base_wanted = False
         await self._write_manifest(cut, segment)
-        await self._write_live(at_once=False)
+        await self._write_live()
         if self.previous_position:
             await self._group.log.trim(self.previous_position)
         return cut.position
@@ -302,12 +304,10 @@ class Flusher:
         self.previous_position = self.manifest_position
         self.manifest, self.manifest_position, self.manifest_at = key, cut.position, cut.at
 
-    async def _write_live(self, at_once: bool = True) -> None:
+    async def _write_live(self, at_once: bool = False) -> None:
         """Tell readers outside which segments are live; soon after another time, a little later."""
         if not at_once and time.monotonic() - self._live_at < LIVE_LIST_SECONDS:
             self._live_late = True
-            return
-        if at_once and time.monotonic() - self._live_at < LIVE_LIST_SECONDS:
             return
         self._live_at, self._live_late = time.monotonic(), False
         await self.write_live_now()
