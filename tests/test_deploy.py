@@ -20,7 +20,7 @@ OF_PROMETHEUS = {"up": set[str]()}
 """What a scraper knows by itself."""
 ADDED_LABELS = {"job", "instance"}
 """What a scraper adds to everything."""
-WORDS = {"sum", "min", "max", "count", "by", "on", "and", "or"}
+WORDS = {"sum", "min", "max", "count", "by", "on", "and", "or", "group_left"}
 FUNCTIONS = {"rate", "increase", "delta", "changes", "histogram_quantile"}
 """What our queries are made of beside metrics."""
 
