@@ -89,7 +89,7 @@ def check_refusal(answer: Answer, reason: str) -> None:
     """503 in the one shape of errors: not stored, why, and when to try again."""
     assert answer.status == 503, answer
     error = json.loads(answer.body)["error"]
-    assert error["code"] == "unavailable"
+    assert error["code"] == "store_unavailable"
     assert reason in error["message"]
     assert "retry-after" in answer.headers
 
@@ -101,9 +101,10 @@ def remount(inside: Namespace, tmp_path: Path, how: str) -> None:
 
 
 def files(folder: Path) -> list[str]:
-    """What lies below the cold folder, without folders."""
+    """The blobs below the cold folder, whole or not, without folders."""
     cold = folder / "data" / "cold"
-    return sorted(str(path.relative_to(cold)) for path in cold.rglob("*") if path.is_file())
+    found = [path for name in ("blobs", "tmp") for path in (cold / name).rglob("*")]
+    return sorted(str(path.relative_to(cold)) for path in found if path.is_file())
 
 
 def test_a_full_cold_folder_refuses_snapshots_and_nothing_else(tmp_path: Path) -> None:
@@ -234,7 +235,9 @@ def test_a_read_only_cold_folder_refuses_snapshots_and_shows_those_it_has(tmp_pa
 def test_a_disk_without_room_for_another_name_refuses_snapshots_and_keeps_nothing_of_them(
     tmp_path: Path,
 ) -> None:
-    few = COLD_ONLY.replace("size=1m", "size=1m,nr_inodes=4")  # the root, tmp, blobs and one file
+    few = COLD_ONLY.replace(
+        "size=1m", "size=1m,nr_inodes=6"
+    )  # the root, tmp, a generation in its folder, blobs and a file
     with (
         namespace(tmp_path, few) as inside,
         Server(tmp_path / "disk" / "data", prefix=inside.prefix) as server,

@@ -1,11 +1,13 @@
 """Power loss after a snapshot was stored: every name on the way to it is on the disk."""
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
 from ursula.cold.blobs import Blobs
+from ursula.cold.fs import FsStore
 
 KEYS = ("bucket/0-1-0/01ARZ3NDEKTSV4RRFFQ69G5FAV", "bucket/0-1-0/01ARZ3NDEKTSV4RRFFQ69G5FAW")
 
@@ -34,15 +36,16 @@ class Disk:
 def test_a_stored_snapshot_has_all_its_names_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
-    blobs = Blobs(tmp_path / "cold")
+    store = FsStore(tmp_path / "cold")
+    blobs = Blobs(store, tmp_path / "tmp")
     if is_known:  # made, and then nobody synced it
-        blobs.path(KEYS[0]).parent.mkdir(parents=True)
+        store.local_path(f"blobs/{KEYS[0]}").parent.mkdir(parents=True)
     for key in KEYS:
         disk = Disk(monkeypatch)
         writer = blobs.create()
         writer.write(b"bytes")
-        blobs.keep(writer, key)
-        path = blobs.path(key)
+        asyncio.run(blobs.keep(writer, key))
+        path = store.local_path(f"blobs/{key}")
         after = disk.steps[disk.steps.index(("rename", str(path))) :]
         synced = {name for step, name in after if step == "sync"}
         names = [folder for folder in path.parents if folder == tmp_path or tmp_path in folder.parents]
@@ -50,3 +53,4 @@ def test_a_stored_snapshot_has_all_its_names_on_the_disk(
         assert {str(folder) for folder in names} <= synced
         assert path.read_bytes() == b"bytes"
         monkeypatch.undo()
+    asyncio.run(store.close())

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,15 @@ _numbers = count()
 
 _PATCHED = """
 import sys
-import ursula.engine.node
 import ursula.http.bootstrap
 from ursula.cli import main
 
-ursula.engine.node.RELEASED_BLOB_SECONDS = 0.5
 ursula.http.bootstrap.OPENING_SECONDS = 1.0
 sys.argv = ["ursula", *sys.argv[6:]]
 main()
 """
+
+_IMPATIENCE = {"cold__keep_replaced": "1s", "cold__flush_interval": "200ms"}
 
 
 def make_bucket(api: httpx.Client) -> str:
@@ -66,15 +67,21 @@ def feed(api: httpx.Client, bucket: str, after: str = "-1", **query: str) -> lis
 
 
 def blob_files(server: Server, bucket: str = "") -> list[Path]:
-    """Every file below the folder of the store, whole or not; of the whole ones perhaps only a bucket's."""
+    """Every blob below the folder of the store, whole or not; of the whole ones perhaps only a bucket's."""
     cold = server.data_dir / "cold"
-    found = [*os.walk(cold / f"blobs{bucket}"), *os.walk(cold / "tmp")]  # it does not mind what vanishes
-    return sorted(Path(folder, name) for folder, _, names in found for name in names)
+    found = _files(cold / f"blobs{bucket}", cold / "tmp")
+    time.sleep(0.02)
+    return sorted(found & _files(cold / f"blobs{bucket}", cold / "tmp"))  # without what a flush is writing
+
+
+def _files(*folders: Path) -> set[Path]:
+    found = [step for folder in folders for step in os.walk(folder)]  # it does not mind what vanishes
+    return {Path(folder, name) for folder, _, names in found for name in names}
 
 
 def impatient_server(folder: Path, **settings: str) -> Server:
-    """A server that removes superseded blobs and files it has sent at once, not after a minute."""
+    """A server that removes superseded blobs and files it has sent soon, not after a day and a minute."""
     script = folder / "impatient.py"
     script.write_text(_PATCHED)
-    named = {name.replace("__", "."): value for name, value in settings.items()}
+    named = {name.replace("__", "."): value for name, value in (_IMPATIENCE | settings).items()}
     return Server(folder / "data", prefix=(sys.executable, str(script)), settings=named)

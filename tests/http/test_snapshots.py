@@ -359,9 +359,8 @@ def test_a_fork_keeps_the_snapshot_that_it_shares(lone: Server, near: httpx.Clie
     assert near.head(fork).headers["stream-snapshot-offset"] == offset(8)
     publish(near, stream, 12, b"later")
     near.delete(stream)
-    time.sleep(1.0)
+    assert wait_for(lambda: len(blob_files(lone)) == len(before) + 1)
     assert near.get(f"{fork}/snapshot/8").content == b"state"
-    assert len(blob_files(lone)) == len(before) + 1
     near.delete(fork)
     assert wait_for(lambda: blob_files(lone) == before)
 
@@ -583,7 +582,7 @@ def test_a_disk_that_does_not_take_it_is_told_and_nothing_is_left(troubled: Serv
             place.rename(kept)
             place.write_bytes(b"in the way")
             answer = api.put(f"{stream}/snapshot/8", headers=BINARY, content=b"state")
-            refused(answer, 503, "unavailable")
+            refused(answer, 503, "store_unavailable")
             assert answer.headers["retry-after"] == "1"
             place.unlink()
             kept.rename(place)
@@ -602,5 +601,5 @@ def test_a_blob_whose_unfinished_file_was_taken_away_is_told(troubled: Server) -
             for path in blob_files(troubled):
                 path.unlink()
             answer = raw.send(b"def").answer()
-            assert (answer.status, answer.code) == (503, "unavailable")
+            assert (answer.status, answer.code) == (503, "store_unavailable")
         assert ask(troubled, "GET", "/readyz/local").status == 200
