@@ -220,6 +220,8 @@ def test_a_row_that_cannot_be_read_stops_the_start(driver: Driver) -> None:
         (RowKind.STREAM, longer),
         (RowKind.STREAM, b"\xc1"),
         (RowKind.BUCKET, b"\x90"),
+        (RowKind.BUCKET, msgspec.msgpack.encode([2, 1, 1])),
+        (RowKind.GRAVE, b"\x91\x90"),
         (RowKind.SEGMENT, b"\x90"),
         (RowKind.REPLACED, b"\x01"),
         (99, good),

@@ -104,7 +104,11 @@ class Loader:
             if row is None:
                 state.buckets.pop(first, None)
             else:
-                _, position, created_at = _read(_decode_bucket, row)
+                version, position, created_at = _read(_decode_bucket, row)
+                if version != BUCKET_ROW_VERSION:
+                    raise RowUnreadable(
+                        f"the row of a bucket has version {version}, and this server reads version 1"
+                    )
                 bucket = state.buckets.get(first) or self._bucket(first, position, created_at)
                 bucket.position, bucket.created_at = position, created_at
         elif kind == RowKind.SEGMENT:
@@ -120,7 +124,7 @@ class Loader:
             for grave in state.graves.by_name.get((first, second), [])[:]:
                 state.graves.remove(first, second, grave)
             if row is not None:
-                state.graves.load(first, second, row)
+                _read(lambda kept: state.graves.load(first, second, kept), row)
         else:
             raise RowUnreadable(f"the state has a row of kind {kind}, which this server does not know")
 
