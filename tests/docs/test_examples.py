@@ -38,6 +38,7 @@ class Reader:
         self._folder = folder
         self._variables = folder / ".variables"
         self._variables.touch()
+        (folder / "data").symlink_to(server.data_dir)  # as if the server had been started here
         self._names: dict[str, Any] = {"__name__": "page"}
 
     def run(self, example: Example) -> str:
