@@ -55,7 +55,7 @@ def bench(
     )
     try:
         with Shown(console) as progress:
-            plan = Plan(rounds, seconds, progress)
+            plan = Plan(rounds, seconds, progress, quick)
             for name in wanted:
                 run.rows += _measure(name, plan)
     finally:

@@ -92,12 +92,17 @@ async def _send_some(server: Server, requests: Iterator[Request], depth: int) ->
 async def _expect_successes(reader: asyncio.StreamReader, count: int, server: Server) -> None:
     """Read until so many answers have begun. What is left of them comes before the next answer, unread."""
     text = b""
-    while len(found := _STATUS.findall(text)) < count:
+    while len(_STATUS.findall(text)) < count:
         received = await reader.read(1 << 16)
+        _expect_no_refusal(text, server)
         if not received:
             raise Failed(f"{server.kind.label} closed the connection while streams were prepared")
         text += received
-    if refused := [status.decode() for status in found if not status.startswith(b"2")]:
+    _expect_no_refusal(text, server)
+
+
+def _expect_no_refusal(text: bytes, server: Server) -> None:
+    if refused := [status.decode() for status in _STATUS.findall(text) if not status.startswith(b"2")]:
         raise Failed(f"{server.kind.label} answered {refused[0]} while streams were prepared")
 
 
@@ -115,15 +120,20 @@ class Answer:
 
 def get(server: Server, path: str) -> Answer:
     """One GET, which must succeed."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    return ask(server, "GET", path)
+
+
+def ask(server: Server, method: str, path: str, seconds: float = 60) -> Answer:
+    """One request without a body, which must succeed within the time."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=seconds)
     try:
-        connection.request("GET", path)
+        connection.request(method, path)
         response = connection.getresponse()
         body = response.read()
     finally:
         connection.close()
     if response.status != 200:
-        raise Failed(f"{server.kind.label} answered {response.status} to GET {path}")
+        raise Failed(f"{server.kind.label} answered {response.status} to {method} {path}")
     return Answer(response.headers, body)
 
 

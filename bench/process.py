@@ -38,6 +38,11 @@ class Process:
         """Memory that it holds now."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE_BYTES
 
+    def resident_bytes_max(self) -> int:
+        """The most memory that it ever held."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+
     def last_words(self) -> str:
         """The last line that it wrote."""
         lines = self._output.read_text(errors="replace").strip().splitlines()

@@ -26,6 +26,8 @@ class Plan:
     rounds: int
     seconds: float
     progress: Progress
+    is_quick: bool = False
+    """Whether it is only tried: what takes minutes may be done with less."""
 
     def at_most(self, rounds: int) -> "Plan":
         """The same with fewer rounds, for a row whose preparation takes much longer than its measurement."""

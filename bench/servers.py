@@ -7,9 +7,9 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -41,6 +41,13 @@ class Kind:
     """To be created before streams can be."""
     api_style: str = "durable"
     missing: Callable[[], str | None] = lambda: None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of ours, where they are not the defaults, named as in the configuration file."""
+
+    def with_settings(self, **settings: str) -> "Kind":
+        """The same server set up otherwise: `cold__cache_bytes="0"`."""
+        named = {name.replace("__", "."): value for name, value in settings.items()}
+        return replace(self, settings={**self.settings, **named})
 
 
 @dataclass(frozen=True)
@@ -75,14 +82,14 @@ def scratch_folder() -> Iterator[Path]:
 
 
 @contextmanager
-def started(kind: Kind, folder: Path | None = None) -> Iterator[Server]:
+def started(kind: Kind, folder: Path | None = None, start_seconds: float = START_SECONDS) -> Iterator[Server]:
     """A new server, in an empty folder unless one is given, until the block ends."""
     with scratch_folder() as own:
         port = _free_port()
         begun = time.perf_counter()
-        process = Process(kind.command(port, folder or own / "data"), own / "output", _environment())
+        process = Process(kind.command(port, folder or own / "data"), own / "output", _environment(kind))
         try:
-            _await_ready(kind, port, process)
+            _await_ready(kind, port, process, start_seconds)
             server = Server(kind, port, process, time.perf_counter() - begun)
             if kind.bucket is not None:
                 _create_bucket(server, kind.bucket)
@@ -91,9 +98,11 @@ def started(kind: Kind, folder: Path | None = None) -> Iterator[Server]:
             process.stop()
 
 
-def _environment() -> dict[str, str]:
-    """Ours, without settings that would make a server another one."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("URSULA_")}
+def _environment(kind: Kind) -> dict[str, str]:
+    """Ours, without settings that would make a server another one, and with those that shall."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("URSULA_")}
+    given = {f"URSULA_{name.upper().replace('.', '__')}": value for name, value in kind.settings.items()}
+    return kept | given
 
 
 def _free_port() -> int:
@@ -101,8 +110,8 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _await_ready(kind: Kind, port: int, process: Process) -> None:
-    deadline = time.perf_counter() + START_SECONDS
+def _await_ready(kind: Kind, port: int, process: Process, start_seconds: float) -> None:
+    deadline = time.perf_counter() + start_seconds
     while time.perf_counter() < deadline:
         if not process.alive:
             raise Failed(f"{kind.label} did not start: {process.last_words()}")
@@ -112,7 +121,7 @@ def _await_ready(kind: Kind, port: int, process: Process) -> None:
         except OSError:
             pass
         time.sleep(POLL_SECONDS)
-    raise Failed(f"{kind.label} was not ready within {START_SECONDS:.0f} s: {process.last_words()}")
+    raise Failed(f"{kind.label} was not ready within {start_seconds:.0f} s: {process.last_words()}")
 
 
 def _create_bucket(server: Server, bucket: str) -> None:

@@ -10,16 +10,22 @@ from . import (
     append,
     batch,
     bootstrap,
+    cold_memory,
+    cold_random,
+    cold_read,
     fan_out,
     feed,
     feed_live,
+    flush,
     growth,
     idle_memory,
+    idle_million,
     listing,
     multi_stream,
     read_large,
     read_small,
     replay,
+    stored_size,
 )
 
 
@@ -45,4 +51,10 @@ ROWS: dict[str, Work] = {
     "listing": Work(listing.measure, wrk_missing),
     "feed": Work(feed.measure),
     "feed-live": Work(feed_live.measure, wrk_missing),
+    "flush": Work(flush.measure, wrk_missing),
+    "cold-read": Work(cold_read.measure),
+    "cold-random": Work(cold_random.measure),
+    "cold-memory": Work(cold_memory.measure),
+    "idle-million": Work(idle_million.measure),
+    "stored-size": Work(stored_size.measure),
 }

@@ -13,10 +13,11 @@ from ursula.log.file import FileLog
 from ursula.model.commands import AnyCommand, Append, Create
 from ursula.model.entry import encode
 
+from ..cold import NEVER_FLUSHED
 from ..failure import Failed
 from ..results import Row
 from ..rounds import Plan
-from ..servers import OURS, Kind, Server, scratch_folder, started
+from ..servers import Kind, Server, scratch_folder, started
 
 STREAMS = 100_000
 LOG_BYTES = 256_000_000
@@ -49,7 +50,7 @@ def measure(plan: Plan) -> list[Row]:
                 empty.add(kind.name, empty_seconds)
                 speed.add(kind.name, size / 1e6 / (server.ready_seconds - empty_seconds))
 
-        plan.interleave(row, (OURS,), once)
+        plan.interleave(row, (NEVER_FLUSHED,), once)
     row.value_at_least(speed, 40)
     return [row]
 
