@@ -129,18 +129,23 @@ class Tidied:
         return {stored.key for stored in await self.store.list(prefix)}
 
     async def check_manifests(self) -> int:
-        """Everything that a manifest names is there, and it can be started from; returns how many are."""
-        objects = await self.objects()
-        found = await manifests.find_manifests(self.store, 0)
-        for each in found:
-            manifest = await manifests.read_manifest(self.store, each.key)
-            state = (await load(self.store, manifest, each.key)).state
-            named = {segment.key for segment in state.segments} | {f"blobs/{blob}" for blob in state.blobs}
-            named |= {stored.path for stored in manifest.state}
-            if manifest.segment is not None:
-                named.add(manifest.segment.path)
-            assert named <= objects, (each.key, named - objects)
-        return len(found)
+        """Everything that a manifest names is there; returns how many manifests are."""
+        return await check_manifests(self.store)
+
+
+async def check_manifests(store: FsStore) -> int:
+    """Everything that a manifest names is there, and it can be started from; returns how many are."""
+    objects = {stored.key for stored in await store.list("")}
+    found = await manifests.find_manifests(store, 0)
+    for each in found:
+        manifest = await manifests.read_manifest(store, each.key)
+        state = (await load(store, manifest, each.key)).state
+        named = {segment.key for segment in state.segments} | {f"blobs/{blob}" for blob in state.blobs}
+        named |= {stored.path for stored in manifest.state}
+        if manifest.segment is not None:
+            named.add(manifest.segment.path)
+        assert named <= objects, (each.key, named - objects)
+    return len(found)
 
 
 @asynccontextmanager
