@@ -1,0 +1,182 @@
+"""Merges put segments together, and collections end what nobody needs; streams notice neither."""
+
+import pytest
+from msgspec.structs import replace
+from tests.model.driving import SECOND, Driver, publication
+from tests.model.storing import cut, flush, flushed, segment
+
+from ursula.model.changes import RowKind
+from ursula.model.commands import Append, Body, Collect, Create, Delete, Merge, StoredSegment, Undelete
+from ursula.model.dump import dump
+from ursula.model.outcomes import Done, Ignored, Refused, SnapshotPublished, Undeleted
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """A stream `s` in three segments."""
+    driver = Driver()
+    driver.create("s", b"abc")
+    flush(driver.state)
+    for content in (b"de", b"f"):
+        driver.append("s", content)
+        flush(driver.state)
+    return driver
+
+
+def segments(driver: Driver) -> list[StoredSegment]:
+    return list(driver.state.segments)
+
+
+def keys(driver: Driver) -> tuple[str, ...]:
+    return tuple(one.key for one in driver.state.segments)
+
+
+def merged(driver: Driver, first: int = 0, last: int = 2) -> StoredSegment:
+    """What holds the rows of these segments."""
+    inputs = segments(driver)
+    return segment(inputs[first].first, inputs[last].last, "segments/merged")
+
+
+# Merging
+
+
+def test_one_segment_takes_the_place_of_its_inputs(driver: Driver) -> None:
+    inputs, output = keys(driver), merged(driver, 0, 1)
+    assert driver.do(Merge(inputs[:2], output, driver.now)) == Done(driver.state.position)
+    assert keys(driver) == ("segments/merged", inputs[2])
+    assert {key for key in driver.state.stored.replaced if key.startswith("segments/")} == set(inputs[:2])
+
+
+def test_streams_find_their_bytes_in_the_new_segment(driver: Driver) -> None:
+    row = driver.state.buckets["b"].row("s")
+    output = merged(driver)
+    driver.do(Merge(keys(driver), output, driver.now))
+    assert driver.state.buckets["b"].row("s") == row
+    for offset in range(6):
+        ref = driver.stream("s").ref_at(offset)
+        assert ref is not None
+        assert driver.state.segment_at(ref.position) == output
+
+
+def test_the_rows_of_a_merge_are_flushed_like_others(driver: Driver) -> None:
+    inputs = keys(driver)
+    driver.do(Merge(inputs, merged(driver), driver.now))
+    changed = {key for key in driver.state.changes.open if key[0] == RowKind.SEGMENT}
+    assert changed == {(RowKind.SEGMENT, key, "") for key in (*inputs, "segments/merged")}
+
+
+@pytest.mark.parametrize("wrong", ["gone", "not neighbours", "in another order", "nothing", "unknown"])
+def test_a_merge_of_what_is_not_there_is_ignored(driver: Driver, wrong: str) -> None:
+    first, second, third = keys(driver)
+    inputs: tuple[str, ...] = {
+        "gone": (first, second),
+        "not neighbours": (first, third),
+        "in another order": (second, first),
+        "nothing": (),
+        "unknown": (third, "segments/unknown"),
+    }[wrong]
+    if wrong == "gone":
+        driver.do(Merge((second, third), segment(0, 1, "segments/other"), driver.now))
+    driver.state.begin(driver.state.position + 1, driver.now)
+    before = dump(driver.state)
+    assert driver.state.apply(Merge(inputs, merged(driver, 0, 1), driver.now), 0) == Ignored()
+    assert dump(driver.state) == before
+
+
+def test_a_merge_may_leave_nothing(driver: Driver) -> None:
+    inputs = keys(driver)
+    driver.do(Merge(inputs[:1], None, driver.now))
+    assert keys(driver) == inputs[1:]
+    assert driver.state.segment_at(1) is None
+    assert driver.state.segment_after(0) == segments(driver)[0]
+
+
+def test_the_table_knows_how_much_there_is(driver: Driver) -> None:
+    table = driver.state.segments
+    assert (len(table), table.size, table.payload_bytes) == (3, 300, 30)
+    driver.do(Merge(keys(driver), merged(driver), driver.now))
+    assert (len(table), table.size, table.payload_bytes) == (1, 100, 10)
+
+
+# Collecting
+
+
+def test_what_was_replaced_is_collected_after_the_horizon_and_the_manifest(driver: Driver) -> None:
+    inputs = keys(driver)
+    driver.do(Merge(inputs, merged(driver), driver.now))
+    position = driver.state.position
+    for horizon, manifest in ((driver.now, position), (driver.now + 1, position - 1)):
+        driver.do(Collect(horizon, manifest))
+        assert set(inputs) <= driver.state.stored.replaced.keys()
+    driver.do(Collect(driver.now + 1, position))
+    assert not set(inputs) & driver.state.stored.replaced.keys()
+    assert keys(driver) == ("segments/merged",)
+
+
+def test_a_horizon_never_goes_back(driver: Driver) -> None:
+    driver.do(Collect(driver.now, 0))
+    driver.do(Collect(driver.now - SECOND, 0))
+    assert driver.state.stored.horizon == driver.now
+
+
+def test_an_object_that_may_be_collected_already_is_not_taken(driver: Driver) -> None:
+    cut(driver.state)
+    flush_command, merge_command = flushed(driver.state), Merge(keys(driver), merged(driver), driver.now)
+    snapshot = replace(publication("s", 6), record=0, made_at=driver.now)
+    driver.do(Collect(driver.now + 1, driver.state.position))
+    assert driver.do(flush_command) == Ignored()
+    assert driver.do(merge_command) == Ignored()
+    refusal = driver.do(snapshot)
+    assert isinstance(refusal, Refused)
+    assert refusal.code == "unavailable"
+    body = Body("late", (3,), driver.now)
+    late = driver.do(Append("b", "s", (), "text/plain", body=body))
+    assert isinstance(late, Refused)
+    assert late.code == "unavailable"
+    late = driver.do(Create("b", "t", "text/plain", body=body))
+    assert isinstance(late, Refused)
+    assert late.code == "unavailable"
+    assert driver.gone("t") == "stream_not_found"
+    assert driver.described("s").tail == 6
+    assert driver.do(replace(flush_command, made_at=driver.now + 1)) == Done(driver.state.cut)
+    assert isinstance(driver.do(replace(snapshot, made_at=driver.now + 1)), SnapshotPublished)
+
+
+def test_a_snapshot_that_was_published_in_time_stays_published(driver: Driver) -> None:
+    snapshot = replace(publication("s", 6), record=0, made_at=driver.now)
+    driver.do(snapshot)
+    driver.do(Collect(driver.now + 1, driver.state.position))
+    again = driver.do(snapshot)
+    assert isinstance(again, SnapshotPublished)
+    assert again.duplicate
+
+
+def test_what_has_ended_can_be_brought_back_until_it_is_collected(driver: Driver) -> None:
+    driver.do(Delete("b", "s"))
+    driver.now += SECOND
+    driver.create("t")
+    driver.do(Delete("b", "t"))
+    driver.do(Collect(driver.now, 0))
+    assert driver.code(Undelete("b", "s")) == "stream_not_found"
+    assert isinstance(driver.do(Undelete("b", "t")), Undeleted)
+
+
+def test_the_blob_of_an_ended_stream_outlives_what_is_kept_of_it(driver: Driver) -> None:
+    driver.do(replace(publication("s", 6, "blob"), record=0))
+    driver.do(Delete("b", "s"))
+    driver.do(Collect(driver.now, driver.state.position))
+    assert "blobs/blob" in driver.state.stored.replaced
+    assert isinstance(driver.do(Undelete("b", "s")), Undeleted)
+    driver.do(Collect(driver.now + 1, driver.state.position))
+    assert driver.state.blobs == {"blob": 1}
+
+
+def test_a_trimmed_stream_tells_since_when_it_begins_where_it_does(driver: Driver) -> None:
+    driver.do(replace(publication("s", 5), record=0))
+    stream, trimmed_at = driver.stream("s"), driver.now
+    assert stream.beginning_before(trimmed_at) == 0
+    assert stream.beginning_before(trimmed_at + 1) == 5
+    driver.now += 7200 * SECOND
+    driver.do(replace(publication("s", 6), record=0))
+    assert driver.stream("s").beginning_before(trimmed_at + 1) == 5
+    assert driver.stream("s").beginning_before(driver.now + 1) == 6
