@@ -155,6 +155,26 @@ def test_nothing_is_lost_if_the_server_is_killed_while_it_is_full(
         until(lambda: again.post(path, headers=BINARY, content=b"more").status_code == 204)
 
 
+def test_a_start_waits_for_the_store_and_says_so(
+    server: Server, api: httpx.Client, disk: Broken, path: str
+) -> None:
+    make(api, path, BINARY, b"stored")
+    api.post("/cluster/flush").raise_for_status()
+    server.stop()
+    disk.take_away()
+    with httpx.Client(base_url=server.start(ready=False).url, timeout=20) as again:
+        until(lambda: "waiting for the store" in again.get("/readyz/local").json()["reason"])
+        assert str(disk.root) in again.get("/readyz/local").json()["reason"]
+        answer = again.get(path)
+        refused(answer, 503, "unavailable")
+        assert "waiting for the store" in answer.json()["error"]["message"]
+        disk.bring_back()
+        server.wait_until_ready()
+        assert content(again, path) == b"stored"
+    (said,) = server.complaints()
+    assert "waiting for the store" in said["message"]
+
+
 def test_one_append_larger_than_the_limit_is_taken_where_there_is_nothing_else(
     api: httpx.Client, path: str
 ) -> None:

@@ -227,6 +227,13 @@ class Node:
         """How much of all logs has been replayed, from 0 to 1."""
         return sum(group.progress for group in self.groups) / self.group_count
 
+    @property
+    def busy_with(self) -> str:
+        """What keeps a node that has not recovered."""
+        if self.store_problem is not None:
+            return f"waiting for the store: {self.store_problem}"
+        return "the log is being replayed"
+
     def now(self) -> int:
         """The time as this node sees it, in microseconds since 1970."""
         return self._clock()

@@ -164,7 +164,7 @@ class App:
             exchange.route = STREAMS
         if not self.node.recovered and path not in HEALTH_ROUTES:
             progress = round(self.node.progress, 4)
-            raise Problem("unavailable", f"the log is being replayed: {progress:.0%}", progress=progress)
+            raise Problem("unavailable", f"{self.node.busy_with}: {progress:.0%}", progress=progress)
         if routes is not None:
             _handler(routes, method)(exchange)
         elif slash and bucket == "cluster":

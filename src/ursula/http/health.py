@@ -36,8 +36,7 @@ def _send_readiness(exchange: Exchange) -> None:
     elif node.recovered:
         status, answer = 200, {"ready": True}
     else:
-        reason = "the log is being replayed"
-        status, answer = 503, {"ready": False, "reason": reason, "progress": round(node.progress, 4)}
+        status, answer = 503, {"ready": False, "reason": node.busy_with, "progress": round(node.progress, 4)}
     exchange.send(status, _JSON, msgspec.json.encode(answer))
 
 
