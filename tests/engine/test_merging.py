@@ -7,6 +7,7 @@ import pytest
 from tests.engine.driving import run
 from tests.engine.tidying import DAY, Tidied, tidied
 
+from ursula.engine import neighbours
 from ursula.engine.neighbours import FULL_BYTES, next_run
 from ursula.model.commands import ForkPoint, StoredSegment
 from ursula.model.outcomes import Refused, Undeleted
@@ -139,6 +140,33 @@ def test_trimmed_history_goes_unless_it_is_to_be_kept(tmp_path: Path, keep_trimm
             assert min(offsets) == (0 if keep_trimmed else middle)
             assert await group.read("a", middle) == written["a"][middle:]
             assert isinstance(await group.read("a", middle - 1), Refused)
+
+    run(session())
+
+
+def test_a_stream_that_is_trimmed_again_while_only_some_of_it_was_removed_stays_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def session() -> None:
+        async with tidied(tmp_path) as group:
+            await group.create("a", b"a" * 100)
+            await group.create("z", b"z" * 1000)
+            await group.flush()
+            for letter in (b"b", b"c", b"d"):
+                await group.append("a", letter * 100, letter * 100)
+                await group.flush()
+            await group.trim("a", 300)
+            await group.collect(0)
+            await group.merge()
+            assert len(group.group.state.segments) == 3, "the second had nothing that is needed"
+            await group.trim("a", 500)
+            monkeypatch.setattr(neighbours, "COUNT_MIN", 3)
+            monkeypatch.setattr(neighbours, "GROWTH_MIN", 1)
+            await group.flush()
+            await group.merge()
+            assert len(group.group.state.segments) < 3
+            assert await group.read("a", 500) == b"d" * 200
+            assert await group.read("z") == b"z" * 1000
 
     run(session())
 

@@ -90,7 +90,7 @@ class Collector:
             await self.collect()
         except (StoreFailed, CollectFailed) as error:
             if self.problem != str(error):
-                logger.warning("what nobody needs is not removed from the store: %s", error)
+                logger.info("what nobody needs is not removed from the store: %s", error)
             self.problem = str(error)
         else:
             self.problem = None

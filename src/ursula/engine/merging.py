@@ -76,7 +76,7 @@ class Merger:
             except (StoreFailed, MergeFailed) as error:
                 pause = max(pause, RETRY_SECONDS)
                 if self.problem != str(error):
-                    logger.warning("segments are not merged: %s", error)
+                    logger.info("segments are not merged: %s", error)  # flushes fail too, and are louder
                 self.problem = str(error)
             else:
                 self.problem = None
@@ -141,7 +141,7 @@ class Merger:
 
     async def _rows(self, inputs: Sequence[StoredSegment]) -> pa.Table:
         """What is needed of some segments, a row group at a time."""
-        tables = [SEGMENT_SCHEMA.empty_table()]
+        tables, gaps = [SEGMENT_SCHEMA.empty_table()], _Gaps()
         for segment in inputs:
             ref = segment_ref(segment)
             footer = await self._segments.footer(ref)
@@ -150,9 +150,15 @@ class Merger:
                 owners = await asyncio.to_thread(_owners, table)
                 floors = await self._needed.floors(owners)
                 if any(floors):
-                    table = await asyncio.to_thread(_without, table, owners, floors)
+                    incarnations = [incarnation for _, _, incarnation in owners]
+                    table = await asyncio.to_thread(_without, table, incarnations, floors)
+                gaps.note(await asyncio.to_thread(_stretches, table))
                 tables.append(table.cast(SEGMENT_SCHEMA))
-        return pa.concat_tables(tables)
+        rows = pa.concat_tables(tables)
+        if gaps.floors:
+            floors = list(gaps.floors.values())
+            rows = await asyncio.to_thread(_without, rows, list(gaps.floors), floors)
+        return rows
 
     async def _put(self, rows: pa.Table, first: int, last: int) -> StoredSegment:
         number = self._group.number
@@ -172,6 +178,25 @@ class Merger:
         )
 
 
+class _Gaps:
+    """Streams of which some messages were left out and older ones not: those are not needed either.
+
+    It happens when a segment in the middle was cleaned and the others were not, or when a stream is trimmed
+    again, as it then is not known any more where it began before. A segment must have no such gaps.
+    """
+
+    def __init__(self) -> None:
+        self.floors: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
+
+    def note(self, stretches: list[tuple[str, int, int]]) -> None:
+        """The next messages of some streams: from where to where."""
+        for incarnation, start, end in stretches:
+            if self._ends.get(incarnation, start) != start:
+                self.floors[incarnation] = start
+            self._ends[incarnation] = end
+
+
 def _owners(table: pa.Table) -> list[Owner]:
     """The streams that have rows in a row group."""
     distinct = table.select(OWNER_COLUMNS).group_by(OWNER_COLUMNS).aggregate([])
@@ -179,11 +204,18 @@ def _owners(table: pa.Table) -> list[Owner]:
     return list(zip(*columns, strict=True))
 
 
-def _without(table: pa.Table, owners: list[Owner], floors: list[int]) -> pa.Table:
-    """The rows that are needed."""
-    known = pa.array([incarnation for _, _, incarnation in owners], pa.string())
-    numbers = pc.index_in(table["incarnation"], value_set=known)
-    floor = pc.take(pa.array(floors, pa.int64()), numbers)
+def _stretches(table: pa.Table) -> list[tuple[str, int, int]]:
+    """For each stream that has messages here, where they begin and end."""
+    messages = table.filter(pc.equal(table["kind"], "append"))
+    bounds = messages.group_by("incarnation").aggregate([("offset", "min"), ("next_offset", "max")])
+    columns = (bounds[name].to_pylist() for name in ("incarnation", "offset_min", "next_offset_max"))
+    return list(zip(*columns, strict=True))
+
+
+def _without(table: pa.Table, incarnations: list[str], floors: list[int]) -> pa.Table:
+    """The rows without messages that end before the floor of their stream, or without all that it has."""
+    numbers = pc.index_in(table["incarnation"], value_set=pa.array(incarnations, pa.string()))
+    floor = pc.fill_null(pc.take(pa.array(floors, pa.int64()), numbers), 0)
     is_before = pc.and_(pc.equal(table["kind"], "append"), pc.less_equal(table["next_offset"], floor))
     return table.filter(pc.invert(pc.or_(is_before, pc.equal(floor, EVERYTHING))))
 

@@ -1,8 +1,8 @@
 """Which segments become one: neighbours of about the same size, so that a byte is rewritten only a few times.
 
-The weight of a segment is the larger of its size and its payload, as one bounds the file and the other the
-memory that a merge takes. Small ones are merged first, sixteen or more at a time, and only if the result is
-four times as heavy as the heaviest of them; or if they fill a whole segment, which is never merged again.
+The weight of a segment is the larger of its size and of what its rows take in memory, thrice in a merge.
+Small ones are merged first, sixteen or more at a time, and only if the result is four times as heavy as the
+heaviest of them; or if they fill a whole segment, which is never merged again.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,6 +13,8 @@ FULL_BYTES = 64 * 1024 * 1024
 COUNT_MIN = 16
 COUNT_MAX = 1024
 GROWTH_MIN = 4
+ROW_BYTES = 128
+"""About what a row takes in memory beside its payload."""
 
 
 def next_run(segments: Sequence[StoredSegment], avoided: Collection[str] = ()) -> list[StoredSegment]:
@@ -29,7 +31,7 @@ def next_run(segments: Sequence[StoredSegment], avoided: Collection[str] = ()) -
 
 def weight(segment: StoredSegment) -> int:
     """How much of a full segment it is."""
-    return max(segment.size, segment.payload_bytes)
+    return max(segment.size, segment.payload_bytes + segment.rows * ROW_BYTES)
 
 
 def _limits() -> Iterator[int]:
