@@ -64,7 +64,7 @@ def restore(
     from ursula.engine.restoring import Damaged
     from ursula.engine.restoring import restore as restore_node
 
-    settings = settings_of(config)
+    settings = settings_of(config, data_dir)
     moment = moment_of(at)
 
     async def work(store: "Store") -> "tuple[Restored, str]":

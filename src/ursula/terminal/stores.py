@@ -40,11 +40,11 @@ At = Annotated[
 ]
 
 
-def settings_of(config: Path | None) -> "Settings":
-    """The settings of the file and the environment."""
+def settings_of(config: Path | None, data_dir: Path | None = None) -> "Settings":
+    """The settings of the file and the environment, as a server in this data folder would have them."""
     from ursula.config import load
 
-    return load(config, os.environ, {}).settings
+    return load(config, os.environ, {"server.data_dir": None if data_dir is None else str(data_dir)}).settings
 
 
 def moment_of(text: str | None) -> "Moment | None":
