@@ -25,8 +25,8 @@ from ..model.part import Part
 from ..model.snapshot import trimmed_off
 from ..model.state import State
 from ..model.stream import Ref, Stream
+from .blob_reads import BlobReads
 from .evidence import Evidence, subject_of
-
 
 READ_AHEAD = 3
 """So many row groups are fetched before they are asked for."""
@@ -41,9 +41,9 @@ class ColdReads:
 
     def __init__(self, state: State, store: Store, segments: Segments, cache: Cache) -> None:
         self._state = state
-        self._store = store
-        self._segments = segments
         self._cache = cache
+        self._segments = segments
+        self.fetch = BlobReads(store, cache).fetch
         self._ahead: dict[str, asyncio.Task[None]] = {}
 
     async def read(
@@ -223,17 +223,8 @@ class ColdReads:
         task.add_done_callback(lambda _: self._ahead.pop(wanted))
 
     async def _resolved(self, payloads: Sequence[Payload]) -> list[bytes]:
-        return [payload if isinstance(payload, bytes) else await self.fetch(payload) for payload in payloads]
-
-    async def fetch(self, part: Part) -> bytes:
-        """The bytes of a message that is in a blob."""
-        key = f"blobs/{part.blob}"
-
-        async def load() -> tuple[bytes, int]:
-            data = await self._store.get_range(key, part.start, part.end)
-            return data, len(data)
-
-        return await self._cache.get((key, part.start, part.end), load)
+        fetched = iter(await self.fetch([payload for payload in payloads if isinstance(payload, Part)]))
+        return [next(fetched) if isinstance(payload, Part) else payload for payload in payloads]
 
     async def _offset_of(self, bucket: str, stream: Stream, record: int) -> int:
         """Where the message with this ordinal begins."""

@@ -80,10 +80,10 @@ class FeedReads:
         if isinstance(page, FeedNotHeld):
             return None
         if isinstance(page, FeedPage):
-            for entry in page.entries:
-                for row in entry.rows:
-                    if isinstance(row.payload, Part):
-                        row.payload = await self._cold.fetch(row.payload)
+            named = [row for entry in page.entries for row in entry.rows if isinstance(row.payload, Part)]
+            fetched = await self._cold.fetch([row.payload for row in named])  # type: ignore[misc]
+            for row, payload in zip(named, fetched, strict=True):
+                row.payload = payload
         return page
 
     async def _read_segment(

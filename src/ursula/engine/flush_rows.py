@@ -19,7 +19,7 @@ STEP_ROWS = 1024
 
 _KIND_NAMES = pa.array(KIND_NAMES, pa.string())
 
-Fetch = Callable[[Part], Awaitable[bytes]]
+Fetch = Callable[[Sequence[Part]], Awaitable[list[bytes]]]
 
 
 async def rows_of(parts: Sequence[tuple[str, Journal]], group: int, fetch: Fetch) -> pa.Table:
@@ -30,9 +30,11 @@ async def rows_of(parts: Sequence[tuple[str, Journal]], group: int, fetch: Fetch
         for first in range(0, len(journal), STEP_ROWS):
             last = min(first + STEP_ROWS, len(journal))
             payloads = journal.payloads[first:last]
-            for number, payload in enumerate(payloads):
-                if type(payload) is Part:
-                    payloads[number] = await fetch(payload)
+            named = [number for number, payload in enumerate(payloads) if type(payload) is Part]
+            if named:
+                fetched = await fetch([payloads[number] for number in named])  # type: ignore[misc]
+                for number, payload in zip(named, fetched, strict=True):
+                    payloads[number] = payload
             batches.append(_batch(bucket, journal, group, first, last, payloads))
             await turn.end()
     return pa.Table.from_batches(batches, schema=SEGMENT_SCHEMA)
