@@ -28,7 +28,7 @@ def measure(plan: Plan) -> list[Row]:
 
     def once(kind: Kind) -> None:
         with scratch_folder() as folder:
-            with started(kind, folder / "data") as server:
+            with started(kind.with_settings(cold__max_hot_bytes="4GiB"), folder / "data") as server:
                 begun = time.perf_counter()
                 send_all(server, (_stream(server, number) for number in range(streams)))
                 between = time.perf_counter()
