@@ -1,8 +1,9 @@
-"""What a group tells an operator of its store: plain values, which could come from another process."""
+"""What groups and caches tell an operator of the store: plain values, as from another process."""
 
 import time
 from typing import NamedTuple
 
+from ..cold.cache import Cache
 from ..tally import Tally
 from .flusher import Flusher
 from .group import Group
@@ -28,6 +29,21 @@ class ColdStatus(NamedTuple):
     is_full: bool
     rejected_count: int
     ended_streams: int
+
+
+class CacheStatus(NamedTuple):
+    """What a cache holds, and how often that helped."""
+
+    held_bytes: int
+    bytes_max: int
+    hits: int
+    misses: int
+    evicted: int
+
+
+def cache_status(cache: Cache) -> CacheStatus:
+    """A cache as it is now."""
+    return CacheStatus(cache.held_bytes, cache.bytes_max, cache.hits, cache.misses, cache.evicted)
 
 
 def cold_status(group: Group, flusher: Flusher) -> ColdStatus:

@@ -32,8 +32,8 @@ from ..log.seam import COUNTER_MASK
 from ..model.outcomes import BucketDescription
 from .clock import Clock, system_clock
 from .cold_reads import ColdReads
+from .cold_status import CacheStatus, ColdStatus, cache_status, cold_status
 from .collecting import Collector, CollectSettings
-from .cold_status import ColdStatus, cold_status
 from .feed_reads import FeedReads
 from .flusher import Flusher, FlushSettings
 from .folder import DataFolder
@@ -85,7 +85,6 @@ class Node:
         self._threads = ThreadPoolExecutor(DECODING_THREADS, "ursula-cold")
         self.cache = Cache(self.cold.cache_bytes)
         self.spools = Cache(spool_bytes)
-        self.caches = {"row_groups": self.cache, "spools": self.spools}
         self.segments = Segments(self.store, self.cache, self._threads)
         self.flushers: list[Flusher] = []
         self.mergers: list[Merger] = []
@@ -252,6 +251,10 @@ class Node:
         return [
             cold_status(group, flusher) for group, flusher in zip(self.groups, self.flushers, strict=True)
         ]
+
+    def cache_statuses(self) -> dict[str, CacheStatus]:
+        """What an operator may see of what is kept of the store, by kind."""
+        return {"row_groups": cache_status(self.cache), "spools": cache_status(self.spools)}
 
     def list_buckets(self, after: str, count: int) -> list[BucketDescription]:
         """The next buckets by name."""

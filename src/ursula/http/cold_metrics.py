@@ -105,7 +105,7 @@ def _caches(node: "Node") -> Iterator[Metric]:
     hits = CounterMetricFamily(f"{name}hits", "Reads of what was kept.", labels=labels)
     misses = CounterMetricFamily(f"{name}misses", "Reads of what had to be fetched.", labels=labels)
     evictions = CounterMetricFamily(f"{name}evictions", "Items that made room for others.", labels=labels)
-    for kind, cache in node.caches.items():
+    for kind, cache in node.cache_statuses().items():
         held.add_metric((kind,), cache.held_bytes)
         limit.add_metric((kind,), cache.bytes_max)
         hits.add_metric((kind,), cache.hits)

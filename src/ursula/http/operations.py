@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from ..cold.cache import Cache
 from ..engine.cold_status import ColdStatus
 from ..engine.status import GroupStatus
 from ..log.seam import purged_to
@@ -80,7 +79,7 @@ def get_hot_cold_stats(exchange: Exchange) -> None:
             "flush_backlog": {"bytes": found.hot_bytes, "oldest_ms": age // 1000},
             "flush_problem": next(filter(None, (group.problem for group in groups)), None),
             "backpressure": {"active": reason is not None, "reason": reason},
-            "caches": {name: _cache(cache) for name, cache in app.node.caches.items()},
+            "caches": {name: cache._asdict() for name, cache in app.node.cache_statuses().items()},
         }
         _send(exchange, 200, statistics)
 
@@ -106,16 +105,6 @@ def _hot_reason(exchange: Exchange, groups: list[ColdStatus]) -> str | None:
     return f"{held} of {limit} bytes that may wait for the store (cold.max_hot_bytes) are in memory" + (
         f", which cannot be flushed: {problem}" if problem else ""
     )
-
-
-def _cache(cache: Cache) -> dict[str, int]:
-    return {
-        "held_bytes": cache.held_bytes,
-        "bytes_max": cache.bytes_max,
-        "hits": cache.hits,
-        "misses": cache.misses,
-        "evicted": cache.evicted,
-    }
 
 
 def list_buckets(exchange: Exchange) -> None:
