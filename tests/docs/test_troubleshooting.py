@@ -64,6 +64,21 @@ class Refusals:
             file.write(data)
 
 
+def spoil_stores(server: Server, wrong: Refusals, identity: dict[str, object]) -> None:
+    """Copies whose log and store are not of one node, or not of one time."""
+    older = wrong.copy("an older log")
+    httpx.post(f"{server.url}/cluster/flush").raise_for_status()
+    shutil.rmtree(older / "cold")
+    shutil.copytree(server.data_dir / "cold", older / "cold")
+    another = json.dumps(identity | {"cluster": "0" * 16})
+    (wrong.copy("another's store") / "ursula.json").write_text(another)
+    generations = wrong.copy("a store that was restored") / "cold" / "generations"
+    first = json.loads((generations / "1.json").read_text())
+    (generations / "2.json").write_text(json.dumps(first | {"generation": 2}))
+    (state,) = (wrong.copy("a damaged state") / "cold" / "state" / "g0").iterdir()
+    state.write_bytes(state.read_bytes()[:-1] + b"?")
+
+
 @pytest.fixture(scope="module")
 def refusals(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What is said to each kind of start that is refused. They are tried side by side: each takes a while."""
@@ -79,6 +94,7 @@ def refusals(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory
     (wrong.copy("a newer folder") / "ursula.json").write_text(newer)
     (wrong.copy("a damaged identity") / "ursula.json").write_text("{")
     (wrong.copy("no identity") / "ursula.json").unlink()
+    spoil_stores(server, wrong, identity)
     wrong.overwrite("a newer log", HEADER_VERSION_AT, bytes((FORMAT_VERSION + 1,)))
     wrong.overwrite("a damaged log", FIRST_RECORD_AT, b"\0\0\0\0")
     with ThreadPoolExecutor() as threads:
@@ -88,7 +104,7 @@ def refusals(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory
 def test_every_refusal_of_a_start_is_told(refusals: dict[str, str]) -> None:
     unknown = [line for line in refusals.values() if not any(re.match(pattern(text), line) for text in SAID)]
     assert unknown == []
-    assert len(set(refusals.values())) == len(refusals) == 9
+    assert len(set(refusals.values())) == len(refusals) == 13
 
 
 def test_what_an_operator_meets_is_there_with_its_status() -> None:
