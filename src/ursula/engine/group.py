@@ -444,8 +444,10 @@ class Group:
                 while not part.drain(DROPPED_AT_ONCE):
                     await turn.end()
             del parts
-            for keys in settled:
-                for kind, bucket, name in keys:
+            while settled:
+                keys = list(settled.pop())  # and one by one, since to free very many at once takes long
+                while keys:
+                    kind, bucket, name = keys.pop()
                     if kind in (RowKind.STREAM, RowKind.GRAVE):
                         while not self._let_go(kind, bucket, name):
                             await turn.end()

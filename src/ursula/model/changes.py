@@ -90,6 +90,7 @@ class Capture:
             key = next(self._keys, None)
             if key is None:
                 self.is_done = True
+                self._keys, self._wanted = iter(()), []  # which others let go of bit by bit
                 return
             if key not in self._early:
                 self._keep(key)
