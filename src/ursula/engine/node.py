@@ -44,7 +44,8 @@ from .merging import Merger, MergeSettings
 from .status import GroupStatus
 from .survey import Held, Survey, held, merged, survey
 
-YOUNG_COLLECTION_SECONDS = 1.0
+YOUNG_COLLECTION_SECONDS = 0.1
+COLLECTIONS_PER_LOOK = 10
 RECOVERY_LOOK_SECONDS = 0.01
 STORE_RETRY_SECONDS = 1.0
 DECODING_THREADS = 4
@@ -305,8 +306,9 @@ class Node:
         self.recovered = True
         self._recovered_at = time.monotonic()
         while True:
-            await asyncio.sleep(YOUNG_COLLECTION_SECONDS)
-            gc.collect(1)
+            for _ in range(COLLECTIONS_PER_LOOK):
+                await asyncio.sleep(YOUNG_COLLECTION_SECONDS)
+                gc.collect(1)  # often, so that none takes long, however much is written
             for group in self.groups:
                 group.park_idle()
             if self._folder is not None:
