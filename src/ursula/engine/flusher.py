@@ -61,6 +61,7 @@ class _Cut(NamedTuple):
     position: int
     start: int
     at: int
+    chain: tuple[StoredState, ...]
     group_row: bytes
     parts: list[tuple[str, Journal]]
     capture: Capture
@@ -209,7 +210,7 @@ class Flusher:
             raise FlushFailed(f"the flush up to position {cut.position} came to nothing: {outcome}")
         if is_base:
             self._base_wanted = False
-        await self._write_manifest(cut, segment)
+        await self._write_manifest(cut, segment, (state,) if is_base else (*cut.chain, state))
         await self._write_live()
         if self.previous_position:
             await self._group.log.trim(self.previous_position)
@@ -240,6 +241,7 @@ class Flusher:
             state.cut,
             state.stored.flushed,
             state.at,
+            state.stored.chain,
             checkpoint.group_row(state),
             [part for _, parts in state.sealed_parts for part in parts],
             state.changes.begin_capture(lambda key: checkpoint.row_of(state, key), everything),
@@ -285,7 +287,9 @@ class Flusher:
         self.stored_bytes += encoded.data.size
         return StoredState(key, is_base, encoded.rows, encoded.data.size, encoded.digest)
 
-    async def _write_manifest(self, cut: _Cut, segment: StoredSegment | None) -> None:
+    async def _write_manifest(
+        self, cut: _Cut, segment: StoredSegment | None, chain: tuple[StoredState, ...]
+    ) -> None:
         settings, number = self._settings, self._group.number
         document = manifests.Manifest(
             manifests.FORMAT,
@@ -296,7 +300,7 @@ class Flusher:
             cut.position,
             cut.at,
             None if segment is None else segment_facts(segment),
-            [state_facts(state) for state in self._group.state.stored.chain],
+            [state_facts(state) for state in chain],
             self.manifest,
         )
         key = manifests.manifest_key(number, cut.position)
