@@ -13,6 +13,8 @@ from .segment import Footer, decode_row_group
 from .state_rows import digest_of
 
 _NAMES = ("bucket", "stream", "incarnation")
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)
+"""What comes of bytes that are not what they should be."""
 
 
 class Range(NamedTuple):
@@ -58,7 +60,7 @@ def examine(key: str, data: bytes, digest: str | None = None, footer_crc: int | 
     try:
         footer = Footer.parse(key, data, footer_crc)
         first, last = footer.positions
-    except (ValueError, LookupError) as error:
+    except _UNREADABLE as error:
         return SegmentReport(key, len(data), 0, 0, 0, 0, {}, 0, [], [], [*problems, _plain(key, error)])
     kinds: Counter[str] = Counter()
     groups: list[RowGroup] = []
@@ -69,7 +71,7 @@ def examine(key: str, data: bytes, digest: str | None = None, footer_crc: int | 
             table = decode_row_group(footer, span, data[span.start : span.end])
             _check_positions(table, first, last)
             found = ranges_of(table)
-        except ValueError as error:
+        except _UNREADABLE as error:
             problems.append(_plain(key, error))
             continue
         groups.append(RowGroup(span.row_count, span.end - span.start, _payload_bytes(table)))
