@@ -18,7 +18,8 @@ from typing import Any, Self
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
 TINY_FLUSHES = {"cold.flush_size": "4KiB", "cold.flush_interval": "50ms", "cold.cache_bytes": "0"}
-"""With these nearly everything is read from the store. `URSULA_TEST_COLD=tiny` gives them to every server."""
+"""With these nearly everything is read from the store. `URSULA_TEST_COLD=tiny` gives them to every server but
+those whose tests set one of them."""
 
 
 class ServerExited(Exception):
@@ -51,8 +52,10 @@ class Server:
         self._environment = {
             name: value for name, value in os.environ.items() if not name.startswith("URSULA_")
         }
-        tiny = TINY_FLUSHES if os.environ.get("URSULA_TEST_COLD") == "tiny" else {}
-        for name, value in {**tiny, **(settings or {})}.items():
+        settings = settings or {}
+        if os.environ.get("URSULA_TEST_COLD") == "tiny" and not TINY_FLUSHES.keys() & settings.keys():
+            settings = {**TINY_FLUSHES, **settings}
+        for name, value in settings.items():
             self._environment["URSULA_" + name.upper().replace(".", "__")] = value
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None

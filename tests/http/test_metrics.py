@@ -22,8 +22,9 @@ LATENCY = "ursula_http_request_duration_seconds"
 
 @pytest.fixture(scope="module")
 def own(start_server: StartServer) -> Iterator[httpx.Client]:
-    """A client of a server that nobody else talks to."""
-    with httpx.Client(base_url=start_server(http__long_poll="200ms").url, timeout=20) as client:
+    """A client of a server that nobody else talks to, and that writes nothing by itself."""
+    server = start_server(http__long_poll="200ms", cold__flush_interval="1h")
+    with httpx.Client(base_url=server.url, timeout=20) as client:
         yield client
 
 

@@ -92,7 +92,7 @@ def test_the_status_is_there_while_the_log_is_replayed(tmp_path: Path) -> None:
 
 
 def test_the_statistics_name_the_largest_streams(start_server: StartServer) -> None:
-    with httpx.Client(base_url=start_server().url, timeout=20) as api:
+    with httpx.Client(base_url=start_server(cold__flush_interval="1h").url, timeout=20) as api:
         empty = api.get("/cluster/hot-cold-stats").json()
         assert empty == {
             "hot_bytes": 0,
