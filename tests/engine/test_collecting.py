@@ -224,7 +224,7 @@ class History:
         if self._contents:
             name = self._any()
             earliest, text = self._contents[name]
-            offset = text.rindex(b"<", 0, max(earliest, self._random.randrange(len(text) + 1)) + 1)
+            offset = text.rfind(b"<", 0, max(earliest, self._random.randrange(len(text) + 1)) + 1)
             stream = group.group.state.find("b", name)
             shown = -1 if stream is None or stream.snapshot is None else stream.snapshot.offset
             if offset > max(earliest, shown):

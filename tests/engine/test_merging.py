@@ -262,15 +262,31 @@ def test_a_segment_that_cannot_be_read_is_left_alone_and_its_neighbours_are_merg
     run(session())
 
 
+def test_segments_between_which_messages_are_missing_are_not_merged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def session() -> None:
+        async with tidied(tmp_path) as group:
+            await group.create("a")
+            written = await write(group, 17, ("a",))
+            missing = list(group.group.state.segments)[5]
+            group.group.state.segments.remove(missing.key)
+            await group.merge()
+            assert len(group.group.state.segments) == 16
+            assert "messages of a before 80 are missing" in caplog.text
+            assert await group.read("a", 80) == written["a"][80:]
+
+    run(session())
+
+
 def test_a_merge_that_comes_too_late_leaves_nothing_behind(tmp_path: Path) -> None:
     async def session() -> None:
         async with tidied(tmp_path) as group:
             await group.create("a")
             written = await write(group, 16, ("a",))
             objects = await group.objects("segments/")
-            other = asyncio.create_task(group.merge())
-            while not other.done():
-                await group.collect(-10)  # everything is too old
+            await group.collect(-10)  # everything is too old
+            await group.merge()
             assert await group.objects("segments/") == objects
             assert await group.read("a") == written["a"]
 

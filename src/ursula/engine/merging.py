@@ -8,7 +8,7 @@ who still read them; the collector removes them later. A segment that cannot be 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -29,6 +29,9 @@ from .neighbours import FULL_BYTES, next_run
 
 OWNER_COLUMNS = ["bucket", "stream", "incarnation"]
 RETRY_SECONDS = 10.0
+
+Stretch = tuple[str, str, str, int, int]
+"""Bucket, stream, incarnation, and the offsets from where to where it has messages."""
 
 logger = logging.getLogger(__name__)
 
@@ -133,11 +136,12 @@ class Merger:
             self.merged_count += len(inputs)
             self.merged_bytes += sum(segment.size for segment in inputs)
             self._group.flush_wanted = True  # so that the newest manifest does not name the inputs
-        elif isinstance(outcome, Ignored) and output is not None:
-            await self._store.delete([output.key])
-        elif not isinstance(outcome, Ignored):
+            return True
+        if not isinstance(outcome, Ignored):
             raise MergeFailed(f"the log did not take a merge: {outcome}")
-        return True
+        if output is not None:
+            await self._store.delete([output.key])
+        return False
 
     async def _rows(self, inputs: Sequence[StoredSegment]) -> pa.Table:
         """What is needed of some segments, a row group at a time."""
@@ -152,7 +156,10 @@ class Merger:
                 if any(floors):
                     incarnations = [incarnation for _, _, incarnation in owners]
                     table = await asyncio.to_thread(_without, table, incarnations, floors)
-                gaps.note(await asyncio.to_thread(_stretches, table))
+                for owner, offset in gaps.find(await asyncio.to_thread(_stretches, table)):
+                    if offset > self._needed.earliest(*owner):
+                        problem = f"messages of {owner[1]} before {offset} are missing"
+                        raise ObjectDamaged(segment.key, problem)
                 tables.append(table.cast(SEGMENT_SCHEMA))
         rows = pa.concat_tables(tables)
         if gaps.floors:
@@ -182,18 +189,20 @@ class _Gaps:
     """Streams of which some messages were left out and older ones not: those are not needed either.
 
     It happens when a segment in the middle was cleaned and the others were not, or when a stream is trimmed
-    again, as it then is not known any more where it began before. A segment must have no such gaps.
+    again, as it then is not known any more where it began before. A segment must have no such gaps. One in
+    what may be read is another thing: that is damage.
     """
 
     def __init__(self) -> None:
         self.floors: dict[str, int] = {}
         self._ends: dict[str, int] = {}
 
-    def note(self, stretches: list[tuple[str, int, int]]) -> None:
-        """The next messages of some streams: from where to where."""
-        for incarnation, start, end in stretches:
+    def find(self, stretches: list[Stretch]) -> Iterator[tuple[Owner, int]]:
+        """Take the next messages of some streams; tell where there are gaps before them."""
+        for bucket, stream, incarnation, start, end in stretches:
             if self._ends.get(incarnation, start) != start:
                 self.floors[incarnation] = start
+                yield (bucket, stream, incarnation), start
             self._ends[incarnation] = end
 
 
@@ -204,11 +213,11 @@ def _owners(table: pa.Table) -> list[Owner]:
     return list(zip(*columns, strict=True))
 
 
-def _stretches(table: pa.Table) -> list[tuple[str, int, int]]:
+def _stretches(table: pa.Table) -> list[Stretch]:
     """For each stream that has messages here, where they begin and end."""
     messages = table.filter(pc.equal(table["kind"], "append"))
-    bounds = messages.group_by("incarnation").aggregate([("offset", "min"), ("next_offset", "max")])
-    columns = (bounds[name].to_pylist() for name in ("incarnation", "offset_min", "next_offset_max"))
+    bounds = messages.group_by(OWNER_COLUMNS).aggregate([("offset", "min"), ("next_offset", "max")])
+    columns = (bounds[name].to_pylist() for name in (*OWNER_COLUMNS, "offset_min", "next_offset_max"))
     return list(zip(*columns, strict=True))
 
 

@@ -47,6 +47,12 @@ class Needed:
             return 0
         return stream.beginning_before(self._state.stored.horizon)
 
+    def earliest(self, bucket: str, name: str, incarnation: str) -> int:
+        """Where a stream, or what is kept of one that has ended, begins; nobody may read before it."""
+        grave = self._state.graves.find(bucket, name, incarnation)
+        stream = decode_stream(name, grave.row) if grave is not None else self._stream(bucket, name)
+        return 0 if stream is None or stream.incarnation != incarnation else stream.earliest
+
     async def bytes_by_segment(self) -> dict[str, int]:
         """About how many bytes are needed of each segment: what streams and graves refer to."""
         found: dict[str, int] = {}
