@@ -168,6 +168,8 @@ class Flusher:
         state = self._group.state
         if state.parts or state.sealed_parts:
             return True
+        if state.stored.flushed > self.manifest_position:
+            return True  # the manifest of the last flush was not written
         kinds = (RowKind.STREAM, RowKind.BUCKET)
         return any(key[0] in kinds for key in state.changes.open) or bool(state.changes.sealed)
 

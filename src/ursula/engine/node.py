@@ -176,7 +176,7 @@ class Node:
             self._clock,
             start,
             None if loaded is None else loaded.state,
-            self.cold.max_hot_bytes,
+            self.cold.max_hot_bytes // self.group_count,
         )
         cold = ColdReads(group.state, self.store, self.segments, self.cache)
         feed = FeedReads(
