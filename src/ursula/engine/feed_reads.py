@@ -71,6 +71,8 @@ class FeedReads:
                 if replans > REPLANS_MAX:
                     raise
         tail = feed_tail(found, state.stored_to)
+        if until is None and position > tail:
+            position = max(after, tail)  # as if all was in memory
         return FeedPage(page.entries, position, max(tail, position))
 
     async def _read_hot(

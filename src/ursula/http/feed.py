@@ -114,7 +114,7 @@ def _find(
 ) -> FeedPage | Refused | Later[FeedPage]:
     after = query.offset
     if after == TAIL:
-        after = group.applied
+        return group.read_feed(bucket, None, None, 0)
     return group.read_feed(bucket, None if after == BEGINNING else after, until, query.bytes_max)
 
 
