@@ -40,7 +40,7 @@ def array(messages: list[bytes]) -> bytes:
 @pytest.fixture(scope="module")
 def lone(start_server: StartServer) -> Server:
     """A server that is flushed only when a test says so."""
-    return start_server(cold__flush_interval="1h")
+    return start_server(cold__flush_interval="1h", cold__flush_size="256MiB")
 
 
 @pytest.fixture
@@ -255,7 +255,7 @@ def test_a_fork_reads_through_a_large_body(near: httpx.Client) -> None:
 
 
 def test_neither_log_nor_memory_holds_a_large_body(start_server: StartServer) -> None:
-    server = start_server(cold__max_hot_bytes="1MiB", cold__flush_interval="1h")
+    server = start_server(cold__max_hot_bytes="1MiB", cold__flush_interval="1h", cold__flush_size="1GiB")
     body = noise(8 * MEBIBYTE)
     with httpx.Client(base_url=server.url, timeout=60) as api:
         bucket = make_bucket(api)

@@ -22,6 +22,7 @@ from ..model import checkpoint
 from ..model.changes import Capture, RowKind
 from ..model.commands import FlushBegin, Flushed, StoredSegment, StoredState
 from ..model.journal import Journal
+from ..model.limits import BODY_BYTES_HELD_MAX
 from ..model.outcomes import CutMade, Done
 from ..tally import Tally
 from .flush_rows import Fetch, rows_of
@@ -158,8 +159,9 @@ class Flusher:
         now = time.monotonic()
         if self._since is None:
             self._since = now
+        named_bytes = len(state.stored.bodies) * BODY_BYTES_HELD_MAX  # or more: a flush must read them all
         return (
-            state.gauge.count >= self._settings.flush_size
+            state.gauge.count + named_bytes >= self._settings.flush_size
             or now - self._since >= self._settings.flush_interval
         )
 
