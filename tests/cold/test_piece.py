@@ -33,10 +33,12 @@ def both(appended: list[list[bytes]], events: bool) -> tuple[Messages, Piece]:
     """The same appends in memory and in a segment, there between other streams."""
     messages = Messages(START)
     rows = [row("r", "append", 7, 1, b"before"), row("t", "append", 9, 1, b"after")]
+    record = 0
     for position, payloads in enumerate(appended, start=5):
         offset = messages.end
         for payload in payloads:
-            rows.append(row("s", "append", offset, position // 2, payload, index=position % 2))
+            rows.append(row("s", "append", offset, position // 2, payload, index=position % 2, record=record))
+            record += 1
             if events:
                 rows.append(row("s", "snapshot", offset, position + 100))
             offset += len(payload)
@@ -91,6 +93,13 @@ def test_binary_messages_have_no_record() -> None:
     piece = Piece.of(whole_table([row("s", "append", 0, 1, b"x")]), "b", "s", "1-1-0")
     assert piece is not None
     assert piece.first_record is None
+
+
+def test_every_message_that_is_not_json_is_an_append_also_in_a_batch() -> None:
+    rows = [row("s", "append", 0, 1, b"ab"), row("s", "append", 2, 1, b"c")]
+    piece = Piece.of(whole_table(rows), "b", "s", "1-1-0")
+    assert piece is not None
+    assert list(piece.append_ends) == [2, 3]
 
 
 def test_a_stream_without_messages_has_no_piece() -> None:

@@ -70,13 +70,15 @@ class Piece:
             return None
         if starts[1:] != ends[:-1] or len(data) != ends[-1] - starts[0]:
             raise ValueError(f"messages of {stream} are missing between {starts[0]} and {ends[-1]}")
-        position, index = columns["position"], columns["index"]
+        position, index, record = columns["position"], columns["index"], columns["record"][0].as_py()
+        # Only JSON has several messages in an append; elsewhere those of one command are a batch of appends.
+        append_ends = ends if record is None else _append_ends(columns["next_offset"], position, index)
         return cls(
             starts[0],
             ends,
-            _append_ends(columns["next_offset"], position, index),
+            append_ends,
             data,
-            columns["record"][0].as_py(),
+            record,
             (position[0].as_py(), index[0].as_py()),
             (position[-1].as_py(), index[-1].as_py()),
         )

@@ -159,19 +159,18 @@ class ColdReads:
             return stream.sub_offset(offset, count)
         piece = await self._piece(bucket, owner, offset)
         end = min(piece.append_end_after(offset), limit)
+        if not stream.is_json:
+            return offset + count if offset + count <= end else None
         while end == piece.end and end < min(limit, owner.messages.start):  # it may go on in the next piece
             following = await self._piece(bucket, owner, end)
             if following.first_command != piece.last_command:
                 break
-            if stream.is_json:
-                count -= len(piece.message_ends(offset, end))
-                if count <= 0:
-                    count += len(piece.message_ends(offset, end))
-                    break
-                offset = end
+            count -= len(piece.message_ends(offset, end))
+            if count <= 0:
+                count += len(piece.message_ends(offset, end))
+                break
+            offset = end
             piece, end = following, min(following.append_end_after(end), limit)
-        if not stream.is_json:
-            return offset + count if offset + count <= end else None
         ends = piece.message_ends(offset, end)
         return ends[count - 1] if 0 < count <= len(ends) else None
 
