@@ -22,7 +22,13 @@ from ursula.cli import app
 
 FORGETFUL = {"cold.flush_size": "16KiB", "cold.cache_bytes": "0"}
 BUCKET = "/shop"
-KEPT = ("content-type", "stream-next-offset", "stream-closed", "stream-ttl", "stream-expires-at")
+KEPT: tuple[str, ...] = (
+    "content-type",
+    "stream-next-offset",
+    "stream-closed",
+    "stream-ttl",
+    "stream-expires-at",
+)
 KEPT += ("stream-earliest-offset", "stream-record-first", "stream-record-next", "stream-snapshot-digest")
 
 _numbers = count()
