@@ -37,18 +37,19 @@ class StartRefused(Exception):
 async def load_newest(store: Store, group: int) -> Loaded | None:
     """The state of the newest manifest that can be read; None if there is none at all."""
     found = await manifests.find_manifests(store, group)
-    problem: StoreFailed | None = None
+    problems: list[StoreFailed] = []
     for number, newest in enumerate(found[:2]):
         try:
             manifest = await manifests.read_manifest(store, newest.key)
         except (ObjectDamaged, ObjectMissing) as error:
             logger.error("%s; trying the manifest before it", error)
-            problem = problem or error
+            problems.append(error)
             continue
         before = found[number + 1].position if number + 1 < len(found) else 0
         return await load(store, manifest, newest.key, before)
-    if problem is not None:
-        raise StartRefused(f"{problem}: put it back from a backup, or see `ursula restore --at`")
+    if problems:
+        found_out = ", and ".join(map(str, problems))
+        raise StartRefused(f"{found_out}: put one back from a backup, or see `ursula restore --at`")
     return None
 
 

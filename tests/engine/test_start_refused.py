@@ -1,0 +1,177 @@
+"""A start from a store and a log that do not fit: refused, with a text that says what is wrong."""
+
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.engine.driving import run
+from tests.engine.nodes import begin, node_on, picture, write
+
+from ursula.cold.fs import FsStore
+from ursula.engine.folder import FolderRefused
+from ursula.engine.loading import StartRefused
+from ursula.engine.node import Node
+
+
+def manifests(folder: Path) -> list[Path]:
+    return sorted((folder / "cold" / "manifests" / "g0").iterdir())
+
+
+async def filled(folder: Path, flushes: int = 3, between: Callable[[Node], object] | None = None) -> object:
+    """A folder after some flushes; what could be seen of it at last."""
+    async with node_on(folder) as node:
+        await begin(node)
+        for part in range(1, flushes + 1):
+            await write(node, part)
+            await node.flushers[0].flush()
+            if between is not None and part == 1:
+                between(node)
+        await write(node, flushes + 1)
+        return await picture(node)
+
+
+def refused(
+    folder: Path, prepare: Callable[[], Awaitable[None]], kind: type[Exception] = StartRefused
+) -> str:
+    """Why the folder is not started from."""
+    found: list[str] = []
+
+    async def session() -> None:
+        await prepare()
+        with pytest.raises(kind) as caught:
+            async with node_on(folder):
+                pass
+        found.append(str(caught.value))
+
+    run(session())
+    return found[0]
+
+
+def test_a_log_that_ends_before_the_manifest_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    async def prepare() -> None:
+        await filled(folder, 3, lambda _: shutil.copytree(folder / "log", tmp_path / "old"))
+        shutil.rmtree(folder / "log")
+        shutil.copytree(tmp_path / "old", folder / "log")
+        (folder / "applied.json").unlink(missing_ok=True)
+
+    text = refused(folder, prepare)
+    assert "they do not fit" in text
+    assert "ursula restore" in text
+
+
+def test_a_log_that_is_gone_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    async def prepare() -> None:
+        await filled(folder)
+        shutil.rmtree(folder / "log")
+        (folder / "applied.json").unlink(missing_ok=True)
+
+    assert "they do not fit" in refused(folder, prepare)
+
+
+def test_a_log_that_is_older_than_the_node_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    async def prepare() -> None:
+        await filled(folder, 1)
+        (folder / "applied.json").write_text("[1099511699999]")
+
+    assert "older than the node" in refused(folder, prepare, FolderRefused)
+
+
+def test_a_log_that_is_trimmed_beyond_the_manifest_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    async def prepare() -> None:
+        await filled(folder, 5)
+        for newer in manifests(folder)[1:]:
+            newer.unlink()
+
+    assert "they do not fit" in refused(folder, prepare)
+
+
+def test_an_empty_store_beside_a_trimmed_log_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    async def prepare() -> None:
+        await filled(folder, 5)
+        shutil.rmtree(folder / "cold")
+
+    text = refused(folder, prepare)
+    assert "no manifest" in text
+    assert "cold.root" in text
+
+
+def test_the_store_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    async def session() -> None:
+        await filled(tmp_path / "one", 1)
+        with pytest.raises(StartRefused, match=r"belongs to the cluster .*, and this data folder to "):
+            async with node_on(tmp_path / "other", FsStore(tmp_path / "one" / "cold")):
+                pass
+
+    run(session())
+
+
+def test_a_store_that_went_on_in_another_generation_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    async def prepare() -> None:
+        await filled(folder, 1)
+        first = (folder / "cold" / "generations" / "1.json").read_text()
+        (folder / "cold" / "generations" / "2.json").write_text(
+            first.replace('"generation": 1', '"generation": 2')
+        )
+
+    text = refused(folder, prepare)
+    assert "in generation 2, and this data folder in 1" in text
+
+
+def test_the_manifest_before_is_used_if_the_newest_is_damaged(tmp_path: Path) -> None:
+    async def session() -> None:
+        folder = tmp_path / "data"
+        expected = await filled(folder)
+        newest = manifests(folder)[-1]
+        newest.write_bytes(newest.read_bytes()[:-20])
+        for _ in range(2):
+            async with node_on(folder) as node:
+                assert await picture(node) == expected
+
+    run(session())
+
+
+def test_two_damaged_manifests_are_refused_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    async def prepare() -> None:
+        await filled(folder)
+        for damaged in manifests(folder)[-2:]:
+            damaged.write_bytes(b"{}")
+
+    text = refused(folder, prepare)
+    for damaged in manifests(folder)[-2:]:
+        assert damaged.name in text
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "flipped"])
+def test_a_damaged_state_is_refused_by_name(tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "data"
+    names: list[str] = []
+
+    async def prepare() -> None:
+        await filled(folder)
+        state = max((folder / "cold" / "state" / "g0").iterdir())
+        names.append(state.name)
+        data = bytearray(state.read_bytes())
+        data[len(data) // 2] ^= 1
+        if damage == "missing":
+            state.unlink()
+        else:
+            state.write_bytes(data if damage == "flipped" else data[:-1])
+
+    text = refused(folder, prepare)
+    assert names[0] in text
+    assert "backup" in text
