@@ -13,7 +13,6 @@ from tests.cold.sample_rows import mixed_rows, one_stream, table_of
 
 from ursula.cold.cache import Cache
 from ursula.cold.fs import FsStore
-from ursula.cold.piece import Piece
 from ursula.cold.reader import SegmentRef, Segments
 from ursula.cold.segment import encode_segment
 from ursula.cold.store import ObjectDamaged, ObjectMissing, Store
@@ -51,7 +50,7 @@ async def read(segments: Segments, ref: SegmentRef, offset: int, bytes_max: int)
     footer = await segments.footer(ref)
     span = footer.find(*NAME, offset)
     while span is not None and bytes_max > 0:
-        piece = Piece.of(await segments.row_group(ref, span), *NAME)
+        piece = await segments.piece(ref, span, NAME)
         if piece is not None:
             end = piece.read(offset, piece.end, bytes_max, False, chunks, False)
             bytes_max -= end - offset

@@ -73,17 +73,11 @@ class FsStore:
 
     async def get_range(self, key: str, start: int, end: int) -> bytes:
         """The bytes from start up to end."""
-        length = check_range(start, end)
+        return await self._do(self._get_range, key, start, end)
 
-        def read(path: Path) -> bytes:
-            with path.open("rb") as file:
-                file.seek(start)
-                return file.read(length)
-
-        data = await self._find(key, read)
-        if len(data) != length:
-            raise ObjectDamaged(key, f"it ends before byte {end}")
-        return data
+    def local_range(self) -> Callable[[str, int, int], bytes]:
+        """The same, for threads."""
+        return self._get_range
 
     async def get_file(self, key: str, path: Path) -> None:
         """Copy an object to a local file."""
@@ -125,17 +119,31 @@ class FsStore:
 
     async def _find(self, key: str, read: Callable[[Path], T]) -> T:
         """What a thread reads of an object."""
+        return await self._do(self._look_up, key, read)
+
+    def _look_up(self, key: str, read: Callable[[Path], T]) -> T:
         path = self.local_path(key)
+        try:
+            return read(path)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            if not path.is_file():
+                raise ObjectMissing(key) from error
+            raise
 
-        def work() -> T:
-            try:
-                return read(path)
-            except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-                if not path.is_file():
-                    raise ObjectMissing(key) from error
-                raise
+    def _get_range(self, key: str, start: int, end: int) -> bytes:
+        length = check_range(start, end)
 
-        return await self._do(work)
+        def read(path: Path) -> bytes:
+            with path.open("rb", buffering=0) as file:
+                return os.pread(file.fileno(), length, start)
+
+        try:
+            data = self._look_up(key, read)
+        except OSError as error:
+            raise self._unavailable(error) from error
+        if len(data) != length:
+            raise ObjectDamaged(key, f"it ends before byte {end}")
+        return data
 
     def _unavailable(self, error: OSError) -> StoreFailed:
         why = error.strerror or str(error)

@@ -28,6 +28,9 @@ _KINDS = (
 _NUMBERS = ("offset", "next_offset", "record", "position", "index")
 _COLUMNS = (*_NUMBERS, "kind", "payload")
 
+PIECE_COLUMNS = ("bucket", "stream", "incarnation", *_COLUMNS)
+"""What must be read of a row group to find pieces in it."""
+
 
 class Piece:
     """Consecutive messages of a stream. Its bytes are those of the decoded row group, not a copy.

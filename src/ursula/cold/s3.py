@@ -196,6 +196,9 @@ class S3Store:
         if keys:
             await self._do(obstore.delete_async(self._store, [check_key(key) for key in keys]))
 
+    def local_range(self) -> None:
+        """Nothing is on this machine."""
+
     def local_path(self, key: str) -> None:
         """Nothing is on this machine."""
 

@@ -4,7 +4,7 @@ An object is written once and never changed, but for the live lists, which are r
 relative paths; what may not be part of a name is percent-encoded by whoever makes the key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -53,6 +53,9 @@ class Store(Protocol):
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Remove objects; those that are not there are no error."""
+
+    def local_range(self) -> Callable[[str, int, int], bytes] | None:
+        """`get_range` for those who are in a thread already, where the store is on this machine."""
 
     def local_path(self, key: str) -> Path | None:
         """The file that the object is, where the store is on this machine."""

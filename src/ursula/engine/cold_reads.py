@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from ..cold.cache import Cache
 from ..cold.piece import Piece
-from ..cold.reader import SegmentRef, Segments
+from ..cold.reader import Name, SegmentRef, Segments
 from ..cold.segment import Footer, Span
-from ..cold.store import ObjectDamaged, ObjectMissing, Store, StoreFailed
+from ..cold.store import ObjectMissing, Store, StoreFailed
 from ..model.append import refused
 from ..model.commands import Create, ForkedAt, StoredSegment
 from ..model.create import beyond_append, inside_message
@@ -208,18 +208,27 @@ class ColdReads:
         if offset >= min(limit, owner.messages.start) or wanted in self._ahead or not self._cache.bytes_max:
             return
 
-        async def fetch() -> None:
-            nonlocal offset
-            for _ in range(READ_AHEAD):
-                if offset >= min(limit, owner.messages.start):
-                    break
-                with suppress(StoreFailed, Overtaken, ValueError):  # who needs it will be told
-                    offset = (await self._piece(bucket, owner, offset)).end
-                    continue
-                break
-
-        task = self._ahead[wanted] = asyncio.get_running_loop().create_task(fetch())
+        task = self._ahead[wanted] = asyncio.get_running_loop().create_task(
+            self._fetch_ahead((bucket, owner.name, owner.incarnation), owner.refs_from(offset), offset)
+        )
         task.add_done_callback(lambda _: self._ahead.pop(wanted))
+
+    async def _fetch_ahead(self, name: Name, refs: list[Ref], offset: int) -> None:
+        """Fetch the row groups from an offset on; whoever needs them is told what is wrong."""
+        count, before = 0, None
+        with suppress(StoreFailed):
+            for ref in refs[: READ_AHEAD + 1]:
+                segment = self._state.segment_at(ref.position)
+                if segment is None or segment is before or count == READ_AHEAD:
+                    continue
+                before, where = segment, segment_ref(segment)
+                footer = await self._segments.footer(where)
+                spans, span = [], footer.find(*name, max(offset, ref.offset))
+                while span is not None and count < READ_AHEAD:
+                    spans.append(span)
+                    count += 1
+                    span = footer.following(span, *name)
+                await asyncio.gather(*(self._segments.stream_rows(where, span, name) for span in spans))
 
     async def _resolved(self, payloads: Sequence[Payload]) -> list[bytes]:
         fetched = iter(await self.fetch([payload for payload in payloads if isinstance(payload, Part)]))
@@ -233,16 +242,14 @@ class ColdReads:
         ref = owner.ref_of_record(record)
         if ref is None:
             raise Overtaken
-        segment: StoredSegment | None = self._first_segment(ref)
-        while segment is not None:
-            footer = await self._footer(segment)
-            span = footer.find_record(bucket, owner.name, owner.incarnation, record)
-            piece = await self._read_piece(segment, span, bucket, owner)
-            if piece is not None and piece.first_record is not None:
-                index = record - piece.first_record
-                if 0 <= index < len(piece.ends):
-                    return piece.ends[index - 1] if index else piece.start
-            segment = self._state.segment_after(segment.last)
+        segment = self._segment_of(ref)
+        footer = await self._footer(segment)
+        span = footer.find_record(bucket, owner.name, owner.incarnation, record)
+        piece = await self._read_piece(segment, span, bucket, owner)
+        if piece is not None and piece.first_record is not None:
+            index = record - piece.first_record
+            if 0 <= index < len(piece.ends):
+                return piece.ends[index - 1] if index else piece.start
         raise Overtaken
 
     async def _piece(self, bucket: str, owner: Stream, offset: int) -> Piece:
@@ -259,21 +266,15 @@ class ColdReads:
         ref = owner.ref_at(offset)
         if ref is None:
             raise Overtaken
-        segment: StoredSegment | None = self._first_segment(ref)
-        while segment is not None:
-            footer = await self._footer(segment)
-            span = footer.find(bucket, owner.name, owner.incarnation, offset)
-            while span is not None:
-                piece = await self._read_piece(segment, span, bucket, owner)
-                if piece is not None and piece.start <= offset < piece.end:
-                    return piece
-                if piece is not None and piece.start > offset:
-                    break
-                span = footer.following(span, bucket, owner.name, owner.incarnation)
-            segment = self._state.segment_after(segment.last)
-        raise Overtaken
+        segment = self._segment_of(ref)
+        footer = await self._footer(segment)
+        span = footer.find(bucket, owner.name, owner.incarnation, offset)
+        piece = await self._read_piece(segment, span, bucket, owner)
+        if piece is None or not piece.start <= offset < piece.end:
+            raise Overtaken
+        return piece
 
-    def _first_segment(self, ref: Ref) -> StoredSegment:
+    def _segment_of(self, ref: Ref) -> StoredSegment:
         segment = self._state.segment_at(ref.position)
         if segment is None:
             raise Overtaken
@@ -287,11 +288,7 @@ class ColdReads:
     ) -> Piece | None:
         if span is None:
             return None
-        table = await self._segments.row_group(segment_ref(segment), span)
-        try:
-            return Piece.of(table, bucket, owner.name, owner.incarnation)
-        except ValueError as error:
-            raise ObjectDamaged(segment.key, str(error)) from None
+        return await self._segments.piece(segment_ref(segment), span, (bucket, owner.name, owner.incarnation))
 
     def _refusal(self, bucket: str, stream: Stream, offset: int) -> Refused:
         """Why a stream is not to be read at the offset any more."""
