@@ -26,7 +26,8 @@ _KINDS = (
 """In the order in which one command tells them of a stream."""
 
 _NUMBERS = ("offset", "next_offset", "record", "position", "index")
-_COLUMNS = (*_NUMBERS, "kind", "payload")
+_KEPT = (*_NUMBERS, "event")
+_COLUMNS = (*_KEPT, "kind", "payload")
 
 PIECE_COLUMNS = ("bucket", "stream", "incarnation", *_COLUMNS)
 """What must be read of a row group to find pieces in it."""
@@ -67,7 +68,7 @@ class Piece:
         data = _joined(columns["payload"])
         is_append = pc.equal(columns["kind"], "append")
         if is_append.true_count < last - first:
-            columns = {name: columns[name].filter(is_append) for name in _NUMBERS}
+            columns = {name: columns[name].filter(is_append) for name in _KEPT}
         starts, ends = _integers(columns["offset"]), _integers(columns["next_offset"])
         if not ends:
             return None
@@ -75,14 +76,17 @@ class Piece:
             raise ValueError(f"messages of {stream} are missing between {starts[0]} and {ends[-1]}")
         position, index, record = columns["position"], columns["index"], columns["record"][0].as_py()
         # Only JSON has several messages in an append; elsewhere those of one command are a batch of appends.
-        append_ends = ends if record is None else _append_ends(columns["next_offset"], position, index)
+        is_frame = columns["event"].is_valid()  # in a batch of JSON the first message of an append says so
+        append_ends = (
+            ends if record is None else _append_ends(columns["next_offset"], is_frame, position, index)
+        )
         return cls(
             starts[0],
             ends,
             append_ends,
             data,
             record,
-            (position[0].as_py(), index[0].as_py()),
+            (-1, -1) if is_frame[0].as_py() else (position[0].as_py(), index[0].as_py()),
             (position[-1].as_py(), index[-1].as_py()),
         )
 
@@ -191,10 +195,11 @@ def _joined(values: pa.Array) -> memoryview:
     return memoryview(data)[bounds[values.offset] : bounds[values.offset + len(values)]]
 
 
-def _append_ends(ends: pa.Array, *command: pa.Array) -> "array[int]":
-    """The ends of the messages after which another command begins, and of the last."""
+def _append_ends(ends: pa.Array, is_frame: pa.Array, *command: pa.Array) -> "array[int]":
+    """The ends of the messages after which another append begins, and of the last."""
     last = len(ends) - 1
     changed = pc.or_(*(pc.not_equal(column.slice(1), column.slice(0, last)) for column in command))
+    changed = pc.or_(changed, is_frame.slice(1))
     if changed.true_count == last:
         return _integers(ends)
     return _integers(pa.concat_arrays([ends.slice(0, last).filter(changed), ends.slice(last)]))

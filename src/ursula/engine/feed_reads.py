@@ -156,12 +156,12 @@ def _entries(batch: pa.RecordBatch) -> Iterator[FeedEntry]:
             if entry is not None:
                 yield entry
             entry = FeedEntry(position, ats[row], [])
-        producer_id, event = values["producer_id"][row], values["event"][row]
+        kind, producer_id, event = values["kind"][row], values["producer_id"][row], values["event"][row]
         content_type = values["content_type"][row]
         entry.rows.append(
             FeedRow(
                 values["index"][row],
-                values["kind"][row],
+                kind,
                 values["stream"][row],
                 values["incarnation"][row],
                 content_type,
@@ -173,7 +173,7 @@ def _entries(batch: pa.RecordBatch) -> Iterator[FeedEntry]:
                 None
                 if producer_id is None
                 else Producer(producer_id, values["producer_epoch"][row], values["producer_seq"][row]),
-                None if event is None else event.encode(),
+                None if event is None or kind == "append" else event.encode(),
             )
         )
     if entry is not None:

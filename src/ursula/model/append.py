@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from .bucket import Bucket
 from .commands import Append, Create, IfMatch, Producer
-from .journal import NO_RECORD, Kind
+from .journal import NO_RECORD, Journal, Kind
 from .media_type import JSON
 from .messages import Payload
 from .outcomes import Appended, Refused
@@ -113,6 +113,9 @@ def write(
         stream.tail = stream.messages.add_batch(messages, counts) if counts else stream.messages.add(messages)
         stream.last_write_at = at
         journal = bucket.journal
+        if counts and step:
+            _add_frames(journal, index, stream, offset, record, messages, producer, counts)
+            messages = ()
         for payload in messages:
             journal.add(index, APPEND, stream, offset, record, payload, producer)
             offset += len(payload)
@@ -127,6 +130,27 @@ def write(
         stream.stream_seq = command.stream_seq
     if stream.ttl_seconds is not None:
         stream.renew(at)
+
+
+def _add_frames(
+    journal: Journal,
+    index: int,
+    stream: Stream,
+    offset: int,
+    record: int,
+    messages: Sequence[Payload],
+    producer: Producer | None,
+    counts: tuple[int, ...],
+) -> None:
+    """The rows of a JSON batch: the first of each append after the first says that it is one."""
+    number = 0
+    for frame, count in enumerate(counts):
+        for first in range(count):
+            event = b'{"frame":%d}' % frame if frame and not first else None
+            payload = messages[number]
+            journal.add(index, APPEND, stream, offset, record + number, payload, producer, event)
+            offset += len(payload)
+            number += 1
 
 
 def message_count(command: Append | Create) -> int:
