@@ -5,6 +5,7 @@ import random
 import zlib
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,14 @@ import pytest
 from tests.cold.sample_rows import Row, mixed_rows, one_stream, page_view, payloads, row, table_of
 
 from ursula.cold.schema import SEGMENT_SCHEMA
-from ursula.cold.segment import EncodedSegment, Footer, Span, decode_row_group, encode_segment
+from ursula.cold.segment import (
+    EncodedSegment,
+    Footer,
+    SegmentWriter,
+    Span,
+    decode_row_group,
+    encode_segment,
+)
 
 Name = tuple[str, str, str]
 
@@ -220,3 +228,39 @@ def test_a_file_of_another_format_is_refused() -> None:
     pq.write_table(one_stream([b"abc"]), sink)
     with pytest.raises(ValueError, match="a/key: the format is None, not 1"):
         Footer.parse("a/key", sink.getvalue().to_pybytes(), None)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_segment_is_the_same_however_many_rows_are_written_at_a_time(tmp_path: Path, seed: int) -> None:
+    rows = sorted(mixed_rows(seed), key=order)
+    limits = {"row_group_bytes": 5000, "row_group_rows": 23}
+    whole = encode_segment(table_of(rows), 3, 10, 20, **limits)
+    draw = random.Random(seed)
+    writer = SegmentWriter(tmp_path / "segment", 3, 10, 20, **limits)
+    begin = 0
+    while begin < len(rows):
+        end = begin + draw.choice((0, 1, 5, 300))
+        writer.write(table_of(rows[begin:end]))
+        begin = end
+    written = writer.finish()
+    assert written.path.read_bytes() == whole.data.to_pybytes()
+    assert written[1:] == (whole.data.size, *whole[1:])
+
+
+def test_rows_that_belong_before_others_are_refused(tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path / "segment", 0, 0, 9)
+    writer.write(one_stream([b"abc"], "z"))
+    with pytest.raises(ValueError, match="come after"):
+        writer.write(one_stream([b"abc"], "a"))
+    writer.discard()
+
+
+def test_a_segment_that_is_given_up_leaves_nothing_behind(tmp_path: Path) -> None:
+    for is_whole in (False, True):
+        writer = SegmentWriter(tmp_path / "segment", 0, 0, 9)
+        writer.write(one_stream([b"abc"]))
+        if is_whole:
+            writer.finish()
+        writer.discard()
+        del writer
+        assert list(tmp_path.iterdir()) == []

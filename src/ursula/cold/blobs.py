@@ -13,8 +13,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from .cache import Cache
-from .store import UNFINISHED, Store, StoreUnavailable
+from .store import Store
 from .ulid import milliseconds_of, new_ulid
+from .unfinished import Unfinished, no_room
 
 COPIES_BYTES_MAX = 1 << 30
 """So many bytes of blobs that are elsewhere are kept here as files."""
@@ -31,8 +32,7 @@ class Blobs:
     def __init__(self, store: Store, scratch: Path, copies_bytes_max: int = COPIES_BYTES_MAX) -> None:
         self._store = store
         self._scratch = scratch
-        own = store.local_path("blobs")
-        self._unfinished = scratch if own is None else own.parent / UNFINISHED  # one disk: no copying
+        self._unfinished = Unfinished(store, scratch)
         self._copies = Cache(copies_bytes_max)
 
     def new_key(self, bucket: str, incarnation: str) -> str:
@@ -44,11 +44,8 @@ class Blobs:
 
     def create(self) -> "BlobWriter":
         """Begin a blob that has no name yet. Blocking."""
-        try:
-            self._unfinished.mkdir(parents=True, exist_ok=True)
-            return BlobWriter(self._unfinished / new_ulid())
-        except OSError as error:
-            raise _no_room(error) from error
+        with no_room():
+            return BlobWriter(self._unfinished.new_path())
 
     async def keep(self, writer: "BlobWriter", key: str) -> None:
         """Make what was written durable under this name; nothing is left of it if that fails."""
@@ -141,11 +138,9 @@ class BlobWriter:
         self._hash.update(data)
         self.size += len(data)
         view = memoryview(data)
-        try:
+        with no_room():
             while view:
                 view = view[self._file.write(view) :]
-        except OSError as error:
-            raise _no_room(error) from error
 
     def discard(self) -> None:
         """End writing, and leave nothing behind under this name."""
@@ -169,8 +164,3 @@ def sync_folder(folder: Path) -> None:
 
 def _object(key: str) -> str:
     return f"blobs/{key}"
-
-
-def _no_room(error: OSError) -> StoreUnavailable:
-    reason = error.strerror or str(error)
-    return StoreUnavailable(f"it cannot be written on its way to the store: {reason}")

@@ -22,7 +22,8 @@ import hashlib
 import json
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -76,6 +77,18 @@ class Span(NamedTuple):
     row_count: int
 
 
+class WrittenSegment(NamedTuple):
+    """A segment that was written to a file, and what those who name it should know of it."""
+
+    path: Path
+    size: int
+    row_count: int
+    payload_bytes: int
+    footer_bytes: int
+    footer_crc: int
+    digest: str
+
+
 def encode_segment(
     table: pa.Table,
     group: int,
@@ -86,43 +99,116 @@ def encode_segment(
     row_group_rows: int = ROW_GROUP_ROWS,
 ) -> EncodedSegment:
     """The segment of the positions (first, last] of a group, from rows in the order of the log."""
-    table = _sorted(table.select(SEGMENT_SCHEMA.names).cast(SEGMENT_SCHEMA))
-    sink = _Sink()
-    stream = pa.BufferedOutputStream(pa.PythonFile(sink, mode="w"), _BUFFER_BYTES)
-    with pq.ParquetWriter(
-        stream,
-        SEGMENT_SCHEMA,
-        compression="zstd",
-        compression_level=ZSTD_LEVEL,
-        use_dictionary=_DICTIONARY_COLUMNS,
-        column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
-        write_statistics=[name for name in SEGMENT_SCHEMA.names if name != "payload"],
-        write_page_checksum=True,
-        store_schema=False,
-    ) as writer:
-        stream.flush()
-        appends = _numbers(pc.indices_nonzero(pc.equal(table["kind"], "append")))
-        index = []
-        for begin, end in _row_groups(table, row_group_bytes, row_group_rows):
-            start, _ = sink.mark()
-            writer.write_table(table.slice(begin, end - begin), row_group_size=end - begin)
-            stream.flush()
-            index.append([*_bounds(table, begin, end, appends), start, *sink.mark(), end - begin])
+    output = pa.BufferOutputStream()
+    encoder = _Encoder(output.write, row_group_bytes, row_group_rows)
+    encoder.add(table)
+    facts = encoder.end(group, first, last)
+    return EncodedSegment(output.getvalue(), *facts[1:])
+
+
+class SegmentWriter:
+    """A segment that is written to a file, some of its rows at a time. `path` must be free."""
+
+    def __init__(
+        self,
+        path: Path,
+        group: int,
+        first: int,
+        last: int,
+        *,
+        row_group_bytes: int = ROW_GROUP_BYTES,
+        row_group_rows: int = ROW_GROUP_ROWS,
+    ) -> None:
+        self.path = path
+        self._facts = group, first, last
+        self._file = path.open("xb", buffering=0)
+        self._encoder = _Encoder(self._write, row_group_bytes, row_group_rows)
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows in the order of the log, all of which belong behind those that were written before."""
+        self._encoder.add(table)
+
+    def finish(self) -> WrittenSegment:
+        """Write the footer: the file is whole, though it may not be on the disk yet."""
+        facts = self._encoder.end(*self._facts)
+        self._file.close()
+        return WrittenSegment(self.path, *facts)
+
+    def discard(self) -> None:
+        """End writing, if it has not ended, and leave no file behind under this name."""
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view and not self._file.closed:
+            view = view[self._file.write(view) :]
+
+
+class _Encoder:
+    """Sorts rows, cuts them into row groups and hands over their bytes; the last row group waits for more."""
+
+    def __init__(self, write: Callable[[bytes], Any], bytes_max: int, rows_max: int) -> None:
+        self._limits = bytes_max, rows_max
+        self._sink = _Sink(write)
+        self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER_BYTES)
+        self._writer = pq.ParquetWriter(
+            self._stream,
+            SEGMENT_SCHEMA,
+            compression="zstd",
+            compression_level=ZSTD_LEVEL,
+            use_dictionary=_DICTIONARY_COLUMNS,
+            column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+            write_statistics=[name for name in SEGMENT_SCHEMA.names if name != "payload"],
+            write_page_checksum=True,
+            store_schema=False,
+        )
+        self._stream.flush()
+        self._index: list[list[Any]] = []
+        self._waiting = SEGMENT_SCHEMA.empty_table()
+        self._row_count = 0
+        self._payload_bytes = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Rows that belong behind all others, in the order of the log."""
+        if not table.num_rows:
+            return
+        table = _sorted(table.select(SEGMENT_SCHEMA.names).cast(SEGMENT_SCHEMA))
+        before = self._waiting.num_rows
+        if before and _key(table, 0) < _key(self._waiting, before - 1):
+            raise ValueError(
+                f"rows of {_key(table, 0)} come after those of {_key(self._waiting, before - 1)}"
+            )
+        self._row_count += table.num_rows
+        self._payload_bytes += pc.sum(pc.binary_length(table["payload"])).as_py() or 0
+        if before:
+            table = pa.concat_tables([self._waiting, table]).combine_chunks()
+        appends = _appends(table)
+        *whole, (begin, end) = _row_groups(table, *self._limits)
+        for bounds in whole:
+            self._write(table, *bounds, appends)
+        self._waiting = table.take(pa.arange(begin, end)) if begin else table  # a slice would hold all of it
+
+    def end(self, group: int, first: int, last: int) -> tuple[int, int, int, int, int, str]:
+        """Write the rest; returns size, rows, bytes of payload, size and checksum of the footer, digest."""
+        if self._waiting.num_rows:
+            self._write(self._waiting, 0, self._waiting.num_rows, _appends(self._waiting))
         facts = {"format": FORMAT, "group": group, "first": first, "last": last}
         metadata = {f"ursula.{name}": str(number) for name, number in facts.items()}
-        metadata["ursula.index"] = json.dumps(index, separators=(",", ":"), ensure_ascii=False)
-        writer.add_key_value_metadata(metadata)
-    stream.flush()
-    data = sink.output.getvalue()
-    footer = data.slice(data.size - _footer_size(memoryview(data)))
-    return EncodedSegment(
-        data,
-        table.num_rows,
-        pc.sum(pc.binary_length(table["payload"])).as_py() or 0,
-        footer.size,
-        zlib.crc32(footer),
-        f"sha256:{sink.hash.hexdigest()}",
-    )
+        metadata["ursula.index"] = json.dumps(self._index, separators=(",", ":"), ensure_ascii=False)
+        self._writer.add_key_value_metadata(metadata)
+        begin, _ = self._sink.mark()
+        self._writer.close()
+        self._stream.flush()
+        size, checksum = self._sink.mark()
+        digest = f"sha256:{self._sink.hash.hexdigest()}"
+        return size, self._row_count, self._payload_bytes, size - begin, checksum, digest
+
+    def _write(self, table: pa.Table, begin: int, end: int, appends: "memoryview[int]") -> None:
+        start, _ = self._sink.mark()
+        self._writer.write_table(table.slice(begin, end - begin), row_group_size=end - begin)
+        self._stream.flush()
+        self._index.append([*_bounds(table, begin, end, appends), start, *self._sink.mark(), end - begin])
 
 
 class Footer:
@@ -211,13 +297,13 @@ def decode_row_group(
 
 
 class _Sink:
-    """Keeps what is written, and sums it up on the way."""
+    """Hands on what is written, and sums it up on the way."""
 
     closed = False
 
-    def __init__(self) -> None:
-        self.output = pa.BufferOutputStream()
+    def __init__(self, write: Callable[[bytes], Any]) -> None:
         self.hash = hashlib.sha256()
+        self._write = write
         self._size = 0
         self._checksum = 0
 
@@ -227,7 +313,7 @@ class _Sink:
         return self._size, checksum
 
     def write(self, data: bytes) -> int:
-        self.output.write(data)
+        self._write(data)
         self.hash.update(data)
         self._checksum = zlib.crc32(data, self._checksum)
         self._size += len(data)
@@ -292,6 +378,11 @@ def _row_groups(table: pa.Table, bytes_max: int, rows_max: int) -> Iterator[tupl
         end = max(end, begin + 1)
         yield begin, end
         begin, before = end, sums[end - 1]
+
+
+def _appends(table: pa.Table) -> "memoryview[int]":
+    """Which rows are messages."""
+    return _numbers(pc.indices_nonzero(pc.equal(table["kind"], "append")))
 
 
 def _bounds(table: pa.Table, begin: int, end: int, appends: "memoryview[int]") -> list[Any]:
