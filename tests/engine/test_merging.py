@@ -7,10 +7,18 @@ import pytest
 from tests.engine.driving import run
 from tests.engine.tidying import DAY, Tidied, tidied
 
-from ursula.engine import neighbours
+from ursula.engine import merge_rows, neighbours
 from ursula.engine.neighbours import FULL_BYTES, next_run
 from ursula.model.commands import ForkPoint, StoredSegment
 from ursula.model.outcomes import Refused, Undeleted
+
+
+@pytest.fixture(autouse=True, params=["all at once", "bit by bit"])
+def range_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small merges are as large ones are."""
+    if request.param == "bit by bit":
+        monkeypatch.setattr(merge_rows, "RANGE_BYTES", 600)
+        monkeypatch.setattr(merge_rows, "SAMPLE_BYTES_MIN", 1)
 
 
 async def write(group: Tidied, flushes: int, names: tuple[str, ...] = ("a", "z")) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ from ursula.cold.cache import Cache
 from ursula.cold.fs import FsStore
 from ursula.cold.reader import Segments
 from ursula.cold.ulid import new_ulid
+from ursula.cold.unfinished import Unfinished
 from ursula.engine.clock import system_clock
 from ursula.engine.cold_reads import ColdReads
 from ursula.engine.collecting import Collector, CollectSettings
@@ -160,11 +161,12 @@ async def tidied(folder: Path, keep_trimmed: bool = False) -> AsyncIterator[Tidi
     segments, spools = Segments(store, Cache(0), threads), Cache(0)
     cold = ColdReads(group.state, store, segments, Cache(0))
     group.connect(cold, FeedReads(group.state, cold, segments, spools, threads, folder / "spools"))
+    unfinished = Unfinished(store, folder / "tmp")
     flusher = Flusher(group, store, cold.fetch, FlushSettings("c", 1, 1 << 30, DAY))
     if loaded is not None:
         flusher.manifest, flusher.manifest_position = loaded.key, loaded.manifest.position
         flusher.previous_position = loaded.previous_position
-    merger = Merger(group, store, segments, MergeSettings(keep_trimmed))
+    merger = Merger(group, store, unfinished, segments, MergeSettings(keep_trimmed))
     task = asyncio.create_task(group.run())
     try:
         while not group.recovered and not task.done():

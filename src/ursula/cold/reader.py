@@ -1,7 +1,7 @@
 """Segments as the server reads them: footers and row groups, each one range request, and kept a while."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -90,11 +90,11 @@ class Segments:
         except ValueError as error:
             raise ObjectDamaged(ref.key, str(error)) from error
 
-    async def row_group(self, ref: SegmentRef, span: Span) -> pa.Table:
-        """All columns of a row group, which is not kept."""
+    async def row_group(self, ref: SegmentRef, span: Span, columns: Sequence[str] | None = None) -> pa.Table:
+        """A row group, which is not kept; all columns, or some."""
         footer = self._in_use.get(ref) or await self.footer(ref)
         return await self._decoded(
-            ref.key, span.start, span.end, lambda data: decode_row_group(footer, span, data)
+            ref.key, span.start, span.end, lambda data: decode_row_group(footer, span, data, columns)
         )
 
     async def _decoded(self, key: str, start: int, end: int, decode: Callable[[bytes], T]) -> T:

@@ -24,6 +24,7 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -122,21 +123,25 @@ class SegmentWriter:
         self.path = path
         self._facts = group, first, last
         self._file = path.open("xb", buffering=0)
+        self._lock = Lock()  # nobody may close a file into which another thread still writes
         self._encoder = _Encoder(self._write, row_group_bytes, row_group_rows)
 
     def write(self, table: pa.Table) -> None:
         """Add rows in the order of the log, all of which belong behind those that were written before."""
-        self._encoder.add(table)
+        with self._lock:
+            self._encoder.add(table)
 
     def finish(self) -> WrittenSegment:
         """Write the footer: the file is whole, though it may not be on the disk yet."""
-        facts = self._encoder.end(*self._facts)
-        self._file.close()
+        with self._lock:
+            facts = self._encoder.end(*self._facts)
+            self._file.close()
         return WrittenSegment(self.path, *facts)
 
     def discard(self) -> None:
         """End writing, if it has not ended, and leave no file behind under this name."""
-        self._file.close()
+        with self._lock:
+            self._file.close()
         self.path.unlink(missing_ok=True)
 
     def _write(self, data: bytes) -> None:
@@ -175,9 +180,9 @@ class _Encoder:
             return
         table = _sorted(table.select(SEGMENT_SCHEMA.names).cast(SEGMENT_SCHEMA))
         before = self._waiting.num_rows
-        if before and _key(table, 0) < _key(self._waiting, before - 1):
+        if before and key_at(table, 0) < key_at(self._waiting, before - 1):
             raise ValueError(
-                f"rows of {_key(table, 0)} come after those of {_key(self._waiting, before - 1)}"
+                f"rows of {key_at(table, 0)} come after those of {key_at(self._waiting, before - 1)}"
             )
         self._row_count += table.num_rows
         self._payload_bytes += pc.sum(pc.binary_length(table["payload"])).as_py() or 0
@@ -389,14 +394,15 @@ def _bounds(table: pa.Table, begin: int, end: int, appends: "memoryview[int]") -
     """What the index tells of the rows of a row group."""
     first = bisect_left(appends, begin)
     last = bisect_left(appends, end, first) - 1
-    keys = [_key(table, begin), _key(table, end - 1)]
+    keys = [key_at(table, begin), key_at(table, end - 1)]
     if first > last:
         return [*keys, None, -1, -1]
     records = (table["record"][appends[i]].as_py() for i in (first, last))
-    return [*keys, _key(table, appends[first]), *(-1 if record is None else record for record in records)]
+    return [*keys, key_at(table, appends[first]), *(-1 if record is None else record for record in records)]
 
 
-def _key(table: pa.Table, row: int) -> Key:
+def key_at(table: pa.Table, row: int) -> Key:
+    """The key of a row."""
     bucket, stream, incarnation, offset = (table[name][row].as_py() for name in _SORT_COLUMNS[:4])
     return bucket or "", stream or "", incarnation or "", -1 if offset is None else offset
 

@@ -8,30 +8,23 @@ who still read them; the collector removes them later. A segment that cannot be 
 import asyncio
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..cold import manifest as manifests
 from ..cold.reader import Segments
-from ..cold.schema import SEGMENT_SCHEMA
-from ..cold.segment import EncodedSegment, encode_segment
 from ..cold.store import ObjectDamaged, ObjectMissing, Store, StoreFailed
 from ..cold.ulid import milliseconds_of
+from ..cold.unfinished import Unfinished
 from ..model.commands import Merge, StoredSegment
 from ..model.outcomes import Done, Ignored
-from .cold_reads import segment_ref
 from .group import Group
-from .needed import EVERYTHING, Needed, Owner
+from .merge_rows import MergeRows
+from .needed import Needed
 from .neighbours import FULL_BYTES, next_run
+from .segment_storing import Place, store_bit_by_bit
 
-OWNER_COLUMNS = ["bucket", "stream", "incarnation"]
 RETRY_SECONDS = 10.0
-
-Stretch = tuple[str, str, str, int, int]
-"""Bucket, stream, incarnation, and the offsets from where to where it has messages."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,9 +43,17 @@ class MergeSettings(NamedTuple):
 class Merger:
     """Keeps the segments of one group few, and without what is not needed. `segments` must not cache."""
 
-    def __init__(self, group: Group, store: Store, segments: Segments, settings: MergeSettings) -> None:
+    def __init__(
+        self,
+        group: Group,
+        store: Store,
+        unfinished: Unfinished,
+        segments: Segments,
+        settings: MergeSettings,
+    ) -> None:
         self._group = group
         self._store = store
+        self._unfinished = unfinished
         self._segments = segments
         self._settings = settings
         self._needed = Needed(group.state, settings.keep_trimmed)
@@ -119,17 +120,15 @@ class Merger:
 
     async def _merge(self, inputs: Sequence[StoredSegment]) -> bool:
         try:
-            rows = await self._rows(inputs)
+            rows = MergeRows(inputs, self._segments, self._needed)
+            await rows.look()
+            if len(inputs) == 1 and rows.row_count == inputs[0].rows and not rows.has_gaps:
+                return True  # what is not needed was left out already
+            output = await self._put(rows, inputs[0].first, inputs[-1].last)
         except (ObjectDamaged, ObjectMissing) as error:
             logger.error("%s: it is left as it is, and its neighbours are merged without it", error)
             self._unreadable[error.key] = None
             return True
-        if len(inputs) == 1 and rows.num_rows == inputs[0].rows:
-            return True  # what is not needed was left out already
-        output = None
-        if rows.num_rows:
-            output = await self._put(rows, inputs[0].first, inputs[-1].last)
-        del rows
         made_at = _now() if output is None else _made_at(output.key)
         outcome = await self._group.ask(Merge(tuple(segment.key for segment in inputs), output, made_at))
         if isinstance(outcome, Done):
@@ -143,90 +142,11 @@ class Merger:
             await self._store.delete([output.key])
         return False
 
-    async def _rows(self, inputs: Sequence[StoredSegment]) -> pa.Table:
-        """What is needed of some segments, a row group at a time."""
-        tables, gaps = [SEGMENT_SCHEMA.empty_table()], _Gaps()
-        for segment in inputs:
-            ref = segment_ref(segment)
-            footer = await self._segments.footer(ref)
-            for span in footer.spans:
-                table = await self._segments.row_group(ref, span)
-                owners = await asyncio.to_thread(_owners, table)
-                floors = await self._needed.floors(owners)
-                if any(floors):
-                    incarnations = [incarnation for _, _, incarnation in owners]
-                    table = await asyncio.to_thread(_without, table, incarnations, floors)
-                for owner, offset in gaps.find(await asyncio.to_thread(_stretches, table)):
-                    if offset > self._needed.earliest(*owner):
-                        problem = f"messages of {owner[1]} before {offset} are missing"
-                        raise ObjectDamaged(segment.key, problem)
-                tables.append(table.cast(SEGMENT_SCHEMA))
-        rows = pa.concat_tables(tables)
-        if gaps.floors:
-            floors = list(gaps.floors.values())
-            rows = await asyncio.to_thread(_without, rows, list(gaps.floors), floors)
-        return rows
-
-    async def _put(self, rows: pa.Table, first: int, last: int) -> StoredSegment:
-        number = self._group.number
-        encoded: EncodedSegment = await asyncio.to_thread(encode_segment, rows, number, first, last)
-        key = manifests.segment_key(number, first, last)
-        await self._store.put(key, memoryview(encoded.data))
-        return StoredSegment(
-            first,
-            last,
-            key,
-            encoded.row_count,
-            encoded.data.size,
-            encoded.payload_bytes,
-            encoded.footer_bytes,
-            encoded.footer_crc,
-            encoded.digest,
-        )
-
-
-class _Gaps:
-    """Streams of which some messages were left out and older ones not: those are not needed either.
-
-    It happens when a segment in the middle was cleaned and the others were not, or when a stream is trimmed
-    again, as it then is not known any more where it began before. A segment must have no such gaps. One in
-    what may be read is another thing: that is damage.
-    """
-
-    def __init__(self) -> None:
-        self.floors: dict[str, int] = {}
-        self._ends: dict[str, int] = {}
-
-    def find(self, stretches: list[Stretch]) -> Iterator[tuple[Owner, int]]:
-        """Take the next messages of some streams; tell where there are gaps before them."""
-        for bucket, stream, incarnation, start, end in stretches:
-            if self._ends.get(incarnation, start) != start:
-                self.floors[incarnation] = start
-                yield (bucket, stream, incarnation), start
-            self._ends[incarnation] = end
-
-
-def _owners(table: pa.Table) -> list[Owner]:
-    """The streams that have rows in a row group."""
-    distinct = table.select(OWNER_COLUMNS).group_by(OWNER_COLUMNS).aggregate([])
-    columns = (distinct[name].to_pylist() for name in OWNER_COLUMNS)
-    return list(zip(*columns, strict=True))
-
-
-def _stretches(table: pa.Table) -> list[Stretch]:
-    """For each stream that has messages here, where they begin and end."""
-    messages = table.filter(pc.equal(table["kind"], "append"))
-    bounds = messages.group_by(OWNER_COLUMNS).aggregate([("offset", "min"), ("next_offset", "max")])
-    columns = (bounds[name].to_pylist() for name in (*OWNER_COLUMNS, "offset_min", "next_offset_max"))
-    return list(zip(*columns, strict=True))
-
-
-def _without(table: pa.Table, incarnations: list[str], floors: list[int]) -> pa.Table:
-    """The rows without messages that end before the floor of their stream, or without all that it has."""
-    numbers = pc.index_in(table["incarnation"], value_set=pa.array(incarnations, pa.string()))
-    floor = pc.fill_null(pc.take(pa.array(floors, pa.int64()), numbers), 0)
-    is_before = pc.and_(pc.equal(table["kind"], "append"), pc.less_equal(table["next_offset"], floor))
-    return table.filter(pc.invert(pc.or_(is_before, pc.equal(floor, EVERYTHING))))
+    async def _put(self, rows: MergeRows, first: int, last: int) -> StoredSegment | None:
+        if not rows.row_count:
+            return None
+        place = Place(self._group.number, first, last)
+        return await store_bit_by_bit(self._store, self._unfinished, place, rows.ranges())
 
 
 def _made_at(key: str) -> int:

@@ -25,6 +25,7 @@ from ..cold.cache import Cache
 from ..cold.fs import FsStore
 from ..cold.reader import Segments
 from ..cold.store import Store, StoreFailed, StoreUnavailable
+from ..cold.unfinished import Unfinished
 from ..config import Cold
 from ..log.file import FileLog
 from ..log.memory import MemoryLog
@@ -83,6 +84,7 @@ class Node:
         self.store: Store = store or FsStore(root / "cold")
         self.scratch = root / "tmp"
         self.blobs = Blobs(self.store, self.scratch)
+        self.unfinished = Unfinished(self.store, self.scratch)
         self._threads = ThreadPoolExecutor(DECODING_THREADS, "ursula-cold")
         self.cache = Cache(self.cold.cache_bytes)
         self.spools = Cache(spool_bytes)
@@ -195,7 +197,8 @@ class Node:
         self.groups.append(group)
         self.flushers.append(flusher)
         past_cache = Segments(self.store, Cache(0), self._threads)
-        self.mergers.append(Merger(group, self.store, past_cache, MergeSettings(self.cold.keep_trimmed)))
+        merging = MergeSettings(self.cold.keep_trimmed)
+        self.mergers.append(Merger(group, self.store, self.unfinished, past_cache, merging))
 
     async def stop(self) -> None:
         """Finish what was proposed and close the logs."""

@@ -1,0 +1,81 @@
+"""Rows on their way to being a segment in the store: all at once, or some at a time through a file."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ..cold import manifest as manifests
+from ..cold.segment import EncodedSegment, SegmentWriter, WrittenSegment, encode_segment
+from ..cold.store import Store
+from ..cold.unfinished import Unfinished, no_room
+from ..model.commands import StoredSegment
+
+
+class Place(NamedTuple):
+    """Of which group and which positions the rows are: those after the first and up to the last."""
+
+    group: int
+    first: int
+    last: int
+
+    def new_key(self) -> str:
+        """A name for the segment that no other has."""
+        return manifests.segment_key(self.group, self.first, self.last)
+
+
+async def store_whole(store: Store, place: Place, rows: pa.Table) -> StoredSegment:
+    """Store few rows, in the order of the log."""
+    encoded = await asyncio.to_thread(encode_segment, rows, *place)
+    key = place.new_key()
+    await store.put(key, memoryview(encoded.data))
+    return _stored(place, key, encoded.data.size, encoded)
+
+
+async def store_bit_by_bit(
+    store: Store, unfinished: Unfinished, place: Place, rows: AsyncIterator[pa.Table]
+) -> StoredSegment | None:
+    """Store rows of which each table belongs behind the one before; None if there are none."""
+    writer = await asyncio.to_thread(_begin, unfinished, place)
+    try:
+        async for table in rows:
+            await asyncio.to_thread(_write, writer, table)
+            del table
+        written = await asyncio.to_thread(_finish, writer)
+        if not written.row_count:
+            return None
+        key = place.new_key()
+        await store.put_file(key, written.path)
+    finally:
+        await asyncio.to_thread(writer.discard)  # it is an object now, or not wanted
+    return _stored(place, key, written.size, written)
+
+
+def _begin(unfinished: Unfinished, place: Place) -> SegmentWriter:
+    with no_room():
+        return SegmentWriter(unfinished.new_path(), *place)
+
+
+def _write(writer: SegmentWriter, rows: pa.Table) -> None:
+    with no_room():
+        writer.write(rows)
+
+
+def _finish(writer: SegmentWriter) -> WrittenSegment:
+    with no_room():
+        return writer.finish()
+
+
+def _stored(place: Place, key: str, size: int, facts: EncodedSegment | WrittenSegment) -> StoredSegment:
+    return StoredSegment(
+        place.first,
+        place.last,
+        key,
+        facts.row_count,
+        size,
+        facts.payload_bytes,
+        facts.footer_bytes,
+        facts.footer_crc,
+        facts.digest,
+    )
