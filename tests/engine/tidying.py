@@ -162,7 +162,7 @@ async def tidied(folder: Path, keep_trimmed: bool = False) -> AsyncIterator[Tidi
     cold = ColdReads(group.state, store, segments, Cache(0))
     group.connect(cold, FeedReads(group.state, cold, segments, spools, threads, folder / "spools"))
     unfinished = Unfinished(store, folder / "tmp")
-    flusher = Flusher(group, store, cold.fetch, FlushSettings("c", 1, 1 << 30, DAY))
+    flusher = Flusher(group, store, unfinished, cold.fetch, FlushSettings("c", 1, 1 << 30, DAY))
     if loaded is not None:
         flusher.manifest, flusher.manifest_position = loaded.key, loaded.manifest.position
         flusher.previous_position = loaded.previous_position

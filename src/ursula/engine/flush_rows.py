@@ -5,7 +5,8 @@ Put together in small steps; the sorting, compressing and writing of all of it i
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -13,44 +14,92 @@ from ..cold.schema import SEGMENT_SCHEMA
 from ..model.journal import KIND_NAMES, NO_RECORD, Journal
 from ..model.part import Part
 from ..model.stream import Stream
+from .flush_ranges import STEP_ROWS, Parts, Ranges
 from .slices import Turn
 
-STEP_ROWS = 1024
+STEP_BYTES = 1024 * 1024
+
+T = TypeVar("T")
 
 _KIND_NAMES = pa.array(KIND_NAMES, pa.string())
 
 Fetch = Callable[[Sequence[Part]], Awaitable[list[bytes]]]
 
 
-async def rows_of(parts: Sequence[tuple[str, Journal]], group: int, fetch: Fetch) -> pa.Table:
+async def rows_of(parts: Parts, group: int, fetch: Fetch) -> pa.Table:
     """All rows of these parts of journals, in the order of the log within each; `fetch` reads blobs."""
+    steps = (
+        (part, range(first, min(first + STEP_ROWS, len(journal))))
+        for part, (_, journal) in enumerate(parts)
+        for first in range(0, len(journal), STEP_ROWS)
+    )
+    return await _table(parts, steps, group, fetch)
+
+
+async def rows_by_range(parts: Parts, group: int, fetch: Fetch) -> AsyncIterator[pa.Table]:
+    """The same rows, a few at a time, those of each table behind those of the one before."""
+    for steps in await Ranges.of(parts):
+        yield await _table(parts, steps, group, fetch)
+
+
+async def _table(
+    parts: Parts, steps: Iterable[tuple[int, Sequence[int]]], group: int, fetch: Fetch
+) -> pa.Table:
+    """These rows of these parts."""
     batches = []
     turn = Turn()
-    for bucket, journal in parts:
-        for first in range(0, len(journal), STEP_ROWS):
-            last = min(first + STEP_ROWS, len(journal))
-            payloads = journal.payloads[first:last]
+    for part, step in steps:
+        bucket, journal = parts[part]
+        for rows in _stretches(journal, step):
+            payloads = _picked(journal.payloads, rows)
             named = [number for number, payload in enumerate(payloads) if type(payload) is Part]
             if named:
                 fetched = await fetch([payloads[number] for number in named])  # type: ignore[misc]
                 for number, payload in zip(named, fetched, strict=True):
                     payloads[number] = payload
-            batches.append(_batch(bucket, journal, group, first, last, payloads))
+            batches.append(_batch(bucket, journal, group, rows, payloads))
             await turn.end()
     return pa.Table.from_batches(batches, schema=SEGMENT_SCHEMA)
 
 
-def _of_rows(journal: Journal, first: int, last: int) -> tuple["array[int]", "array[int]"]:
+def _stretches(journal: Journal, rows: Sequence[int]) -> Iterator[Sequence[int]]:
+    """The rows, so many at a time that their bytes are copied quickly; what is larger is by itself."""
+    begin = size = 0
+    for number, payload in enumerate(_picked(journal.payloads, rows)):
+        more = 0 if payload is None else len(payload)
+        if size + more > STEP_BYTES and number > begin:
+            yield rows[begin:number]
+            begin, size = number, 0
+        size += more
+    yield rows[begin:]
+
+
+def _picked(column: "Sequence[T]", rows: Sequence[int]) -> "list[T]":
+    """Some rows of a column."""
+    if isinstance(rows, range):
+        return list(column[rows.start : rows.stop])
+    return [column[row] for row in rows]
+
+
+def _numbers(column: "array[int]", rows: Sequence[int]) -> "array[int]":
+    """Some rows of a column of numbers."""
+    if isinstance(rows, range):
+        return column[rows.start : rows.stop]
+    return array(column.typecode, [column[row] for row in rows])
+
+
+def _of_rows(journal: Journal, rows: Sequence[int]) -> tuple["array[int]", "array[int]"]:
     """Position and time of some rows, which the journal keeps once for an entry."""
     positions, ats = array("q"), array("q")
-    entry = bisect_right(journal.first_rows, first) - 1
-    while first < last:
-        following = entry + 1
-        end = journal.first_rows[following] if following < len(journal.first_rows) else len(journal)
-        count = min(end, last) - first
-        positions.extend([journal.positions[entry]] * count)
-        ats.extend([journal.ats[entry]] * count)
-        first, entry = first + count, following
+    entry, end = -1, 0
+    first_rows, count = journal.first_rows, len(journal.first_rows)
+    for row in rows:
+        if row >= end:
+            entry = bisect_right(first_rows, row, max(entry, 0)) - 1
+            end = first_rows[entry + 1] if entry + 1 < count else len(journal)
+            position, at = journal.positions[entry], journal.ats[entry]
+        positions.append(position)
+        ats.append(at)
     return positions, ats
 
 
@@ -58,17 +107,18 @@ def _batch(
     bucket: str,
     journal: Journal,
     group: int,
-    first: int,
-    last: int,
+    rows: Sequence[int],
     payloads: "list[bytes | Part | None]",
 ) -> pa.RecordBatch:
-    count = last - first
-    positions, ats = _of_rows(journal, first, last)
+    count = len(rows)
+    positions, ats = _of_rows(journal, rows)
     streams: dict[Stream, int] = {}  # each once: names are made into columns by their numbers
-    numbers = pa.array([streams.setdefault(s, len(streams)) for s in journal.streams[first:last]], pa.int32())
-    offsets = journal.offsets[first:last]
+    numbers = pa.array(
+        [streams.setdefault(s, len(streams)) for s in _picked(journal.streams, rows)], pa.int32()
+    )
+    offsets = _numbers(journal.offsets, rows)
     ends = array("q", [o if p is None else o + len(p) for o, p in zip(offsets, payloads, strict=True)])
-    producers = journal.producers[first:last]
+    producers = _picked(journal.producers, rows)
     events = journal.events
     is_named = any(producers)
     columns = [
@@ -76,12 +126,12 @@ def _batch(
         pa.repeat(bucket, count),
         pa.array([stream.name for stream in streams], pa.string()).take(numbers),
         pa.array([stream.incarnation for stream in streams], pa.string()).take(numbers),
-        _KIND_NAMES.take(_bytes(journal.kinds[first:last])),
+        _KIND_NAMES.take(_bytes(_numbers(journal.kinds, rows))),
         _integers(offsets),
         _integers(ends),
-        _records(journal.records[first:last]),
+        _records(_numbers(journal.records, rows)),
         _integers(positions),
-        pa.array(journal.indexes[first:last], pa.int32()),
+        pa.array(_numbers(journal.indexes, rows), pa.int32()),
         _integers(ats).cast(pa.timestamp("us", tz="UTC")),
         pa.array([stream.content_type for stream in streams], pa.string()).take(numbers),
         _optional([None if p is None else p.id for p in producers] if is_named else None, count, pa.string()),
@@ -89,12 +139,18 @@ def _batch(
             [None if p is None else p.epoch for p in producers] if is_named else None, count, pa.int64()
         ),
         _optional([None if p is None else p.seq for p in producers] if is_named else None, count, pa.int64()),
-        pa.array(payloads, pa.binary()),
-        _optional(
-            [_text(events.get(row)) for row in range(first, last)] if events else None, count, pa.string()
-        ),
+        _payloads(payloads),
+        _optional([_text(events.get(row)) for row in rows] if events else None, count, pa.string()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SEGMENT_SCHEMA)
+
+
+def _payloads(payloads: "list[bytes | Part | None]") -> pa.Array:
+    """The messages; one by itself, which may be large, is not copied."""
+    if len(payloads) == 1 and payloads[0] is not None:
+        ends = pa.py_buffer(array("i", [0, len(payloads[0])]))
+        return pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(payloads[0])])
+    return pa.array(payloads, pa.binary())
 
 
 def _integers(numbers: "array[int]") -> pa.Array:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ..cold import manifest as manifests
-from ..cold.segment import encode_segment
 from ..cold.state_rows import BATCH_ROWS, EncodedState, batch_of, encode_state
 from ..cold.store import Store, StoreFailed, StoreUnavailable
 from ..cold.ulid import milliseconds_of
+from ..cold.unfinished import Unfinished
 from ..model import checkpoint
 from ..model.changes import Capture, RowKind
 from ..model.commands import FlushBegin, Flushed, StoredSegment, StoredState
@@ -25,8 +25,10 @@ from ..model.journal import Journal
 from ..model.limits import BODY_BYTES_HELD_MAX
 from ..model.outcomes import CutMade, Done
 from ..tally import Tally
-from .flush_rows import Fetch, rows_of
+from .flush_ranges import is_large
+from .flush_rows import Fetch, rows_by_range, rows_of
 from .group import Group
+from .segment_storing import Place, store_bit_by_bit, store_whole
 from .slices import Turn
 
 LOOK_SECONDS = 0.05
@@ -71,9 +73,12 @@ class _Cut(NamedTuple):
 class Flusher:
     """Moves what is old out of one group."""
 
-    def __init__(self, group: Group, store: Store, fetch: Fetch, settings: FlushSettings) -> None:
+    def __init__(
+        self, group: Group, store: Store, unfinished: Unfinished, fetch: Fetch, settings: FlushSettings
+    ) -> None:
         self._group = group
         self._store = store
+        self._unfinished = unfinished
         self._fetch = fetch
         self._settings = settings
         self._identity = secrets.randbits(63)
@@ -265,24 +270,16 @@ class Flusher:
     async def _store_segment(self, cut: _Cut) -> StoredSegment | None:
         if not cut.parts:
             return None
-        number, store = self._group.number, self._store
-        table = await rows_of(cut.parts, number, self._fetch)
-        encoded = await asyncio.to_thread(encode_segment, table, number, cut.start, cut.position)
-        del table
-        key = manifests.segment_key(number, cut.start, cut.position)
-        await store.put(key, memoryview(encoded.data))
-        self.stored_bytes += encoded.data.size
-        return StoredSegment(
-            cut.start,
-            cut.position,
-            key,
-            encoded.row_count,
-            encoded.data.size,
-            encoded.payload_bytes,
-            encoded.footer_bytes,
-            encoded.footer_crc,
-            encoded.digest,
-        )
+        place = Place(self._group.number, cut.start, cut.position)
+        if await is_large(cut.parts):
+            rows = rows_by_range(cut.parts, place.group, self._fetch)
+            stored = await store_bit_by_bit(self._store, self._unfinished, place, rows)
+        else:
+            table = await rows_of(cut.parts, place.group, self._fetch)
+            stored = await store_whole(self._store, place, table)
+        if stored is not None:
+            self.stored_bytes += stored.size
+        return stored
 
     async def _store_state(self, cut: _Cut, is_base: bool, batches: list[pa.RecordBatch]) -> StoredState:
         encoded: EncodedState = await asyncio.to_thread(encode_state, batches)

@@ -31,6 +31,7 @@ from ..log.file import FileLog
 from ..log.memory import MemoryLog
 from ..log.seam import COUNTER_MASK
 from ..model.outcomes import BucketDescription
+from .blob_reads import BlobReads
 from .clock import Clock, system_clock
 from .cold_reads import ColdReads
 from .cold_status import CacheStatus, ColdStatus, cache_status, cold_status
@@ -188,7 +189,9 @@ class Node:
         settings = FlushSettings(
             self.cluster, self.generation, self.cold.flush_size, self.cold.flush_interval
         )
-        flusher = Flusher(group, self.store, cold.fetch, settings)
+        past_cache = Cache(0)
+        fetch = BlobReads(self.store, past_cache).fetch
+        flusher = Flusher(group, self.store, self.unfinished, fetch, settings)
         if loaded is not None:
             flusher.manifest, flusher.manifest_position = loaded.key, loaded.manifest.position
             flusher.manifest_at = loaded.manifest.at
@@ -196,9 +199,9 @@ class Node:
             group.look_after_all(loaded.deadlines)
         self.groups.append(group)
         self.flushers.append(flusher)
-        past_cache = Segments(self.store, Cache(0), self._threads)
         merging = MergeSettings(self.cold.keep_trimmed)
-        self.mergers.append(Merger(group, self.store, self.unfinished, past_cache, merging))
+        inputs = Segments(self.store, past_cache, self._threads)
+        self.mergers.append(Merger(group, self.store, self.unfinished, inputs, merging))
 
     async def stop(self) -> None:
         """Finish what was proposed and close the logs."""
