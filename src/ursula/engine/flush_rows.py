@@ -6,6 +6,7 @@ Put together in small steps; the sorting, compressing and writing of all of it i
 from array import array
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TypeVar
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from ..model.stream import Stream
 from .flush_ranges import STEP_ROWS, Parts, Ranges
 from .slices import Turn
 
-STEP_BYTES = 1024 * 1024
+STEP_BYTES = 512 * 1024
 
 T = TypeVar("T")
 
@@ -64,8 +65,12 @@ async def _table(
 
 def _stretches(journal: Journal, rows: Sequence[int]) -> Iterator[Sequence[int]]:
     """The rows, so many at a time that their bytes are copied quickly; what is larger is by itself."""
+    payloads = _picked(journal.payloads, rows)
+    if sum(len(payload) for payload in payloads if payload is not None) <= STEP_BYTES:
+        yield rows
+        return
     begin = size = 0
-    for number, payload in enumerate(_picked(journal.payloads, rows)):
+    for number, payload in enumerate(payloads):
         more = 0 if payload is None else len(payload)
         if size + more > STEP_BYTES and number > begin:
             yield rows[begin:number]
@@ -147,10 +152,11 @@ def _batch(
 
 def _payloads(payloads: "list[bytes | Part | None]") -> pa.Array:
     """The messages; one by itself, which may be large, is not copied."""
-    if len(payloads) == 1 and payloads[0] is not None:
-        ends = pa.py_buffer(array("i", [0, len(payloads[0])]))
-        return pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(payloads[0])])
-    return pa.array(payloads, pa.binary())
+    if None in payloads:
+        return pa.array(payloads, pa.binary())
+    ends = array("i", [0, *accumulate(map(len, payloads))])  # type: ignore[arg-type]
+    data = payloads[0] if len(payloads) == 1 else b"".join(payloads)  # type: ignore[arg-type]
+    return pa.Array.from_buffers(pa.binary(), len(payloads), [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
 def _integers(numbers: "array[int]") -> pa.Array:

@@ -275,8 +275,8 @@ class Flusher:
             rows = rows_by_range(cut.parts, place.group, self._fetch)
             stored = await store_bit_by_bit(self._store, self._unfinished, place, rows)
         else:
-            table = await rows_of(cut.parts, place.group, self._fetch)
-            stored = await store_whole(self._store, place, table)
+            all_rows = rows_of(cut.parts, place.group, self._fetch)
+            stored = await store_whole(self._store, place, await all_rows)
         if stored is not None:
             self.stored_bytes += stored.size
         return stored

@@ -1,4 +1,7 @@
-"""Rows on their way to being a segment in the store: all at once, or some at a time through a file."""
+"""Rows on their way to being a segment in the store: all at once, or some at a time through a file.
+
+They are handed over to a thread, which lets go of them too: to free so much at once takes long.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,7 +30,9 @@ class Place(NamedTuple):
 
 async def store_whole(store: Store, place: Place, rows: pa.Table) -> StoredSegment:
     """Store few rows, in the order of the log."""
-    encoded = await asyncio.to_thread(encode_segment, rows, *place)
+    handed_over = [rows]
+    del rows
+    encoded = await asyncio.to_thread(lambda: encode_segment(handed_over.pop(), *place))
     key = place.new_key()
     await store.put(key, memoryview(encoded.data))
     return _stored(place, key, encoded.data.size, encoded)
@@ -40,8 +45,9 @@ async def store_bit_by_bit(
     writer = await asyncio.to_thread(_begin, unfinished, place)
     try:
         async for table in rows:
-            await asyncio.to_thread(_write, writer, table)
+            handed_over = [table]
             del table
+            await asyncio.to_thread(_write, writer, handed_over)
         written = await asyncio.to_thread(_finish, writer)
         if not written.row_count:
             return None
@@ -57,9 +63,9 @@ def _begin(unfinished: Unfinished, place: Place) -> SegmentWriter:
         return SegmentWriter(unfinished.new_path(), *place)
 
 
-def _write(writer: SegmentWriter, rows: pa.Table) -> None:
+def _write(writer: SegmentWriter, handed_over: list[pa.Table]) -> None:
     with no_room():
-        writer.write(rows)
+        writer.write(handed_over.pop())
 
 
 def _finish(writer: SegmentWriter) -> WrittenSegment:
