@@ -1,6 +1,6 @@
 """Which segments become one: neighbours of about the same size, so that a byte is rewritten only a few times.
 
-The weight of a segment is the larger of its size and of what its rows take in memory, thrice in a merge.
+The weight of a segment is the larger of its size and of what its rows take in memory.
 Small ones are merged first, sixteen or more at a time, and only if the result is four times as heavy as the
 heaviest of them; or if they fill a whole segment, which is never merged again.
 """
