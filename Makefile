@@ -31,7 +31,7 @@ lint: .venv/test.stamp
 
 faults: .venv/test.stamp node
 	@scripts/debian-packages util-linux chromium
-	URSULA_FAULT_ROUNDS=50 .venv/bin/pytest tests/faults $(ARGS)
+	URSULA_FAULT_ROUNDS=50 .venv/bin/pytest tests/faults tests/model/test_flush_model.py $(ARGS)
 	URSULA_TEST_COLD=tiny .venv/bin/pytest tests/http tests/engine tests/interop tests/client $(ARGS)
 
 bench: .venv/bench.stamp bench/node_modules/install.stamp
