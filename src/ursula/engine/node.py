@@ -102,6 +102,7 @@ class Node:
         self.store_problem: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._workers: list[asyncio.Task[None]] = []
+        self._starting: asyncio.Task[Any] | None = None
         self.recovered = False  # whether every group has replayed its log
         self._began_at = time.monotonic()
         self._recovered_at: float | None = None
@@ -109,11 +110,13 @@ class Node:
 
     async def run(self) -> None:
         """Open the logs, replay them and serve, until `stop`. Raises what made that impossible."""
+        self._starting = asyncio.current_task()
         await asyncio.to_thread(self._clear_scratch)
         await _tidy(self.store.forget_unfinished())
         await self._patiently(self._enter_store)
         for number in range(self.group_count):
             await self._open_group(number)
+        self._starting = None
         self._workers = [asyncio.create_task(work) for work in self._work()]
         await asyncio.gather(*(group.run() for group in self.groups), *self._workers)
 
@@ -149,7 +152,7 @@ class Node:
         )
         found = await manifests.read_generations(self.store)
         if not found and self.generation == 1:
-            await self.store.create(manifests.generation_key(1), manifests.encode(own))
+            await self._begin_store(manifests.encode(own))
             found = await manifests.read_generations(self.store)
         if any(generation.cluster != self.cluster for generation in found):
             raise StartRefused(
@@ -164,6 +167,16 @@ class Node:
                 f"{self.generation}: a restore made another node the one that goes on; see `ursula restore`"
             )
         self.lineage = Lineage(found, self.generation)
+
+    async def _begin_store(self, generation: bytes) -> None:
+        """Make the first object. A new node whose own disk does not take it need not wait."""
+        try:
+            await self.store.create(manifests.generation_key(1), generation)
+        except StoreUnavailable as error:
+            is_new = self._folder is not None and not self._folder.log_path(0).exists()
+            if is_new and self.store.local_range() is not None:
+                raise StartRefused(f"cannot begin the store: {error}") from None
+            raise
 
     async def _open_group(self, number: int) -> None:
         """Make a group of the newest manifest and the log after it."""
@@ -205,6 +218,9 @@ class Node:
 
     async def stop(self) -> None:
         """Finish what was proposed and close the logs."""
+        if self._starting is not None and not self._starting.done():
+            self._starting.cancel()
+            await asyncio.wait((self._starting,))
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
