@@ -1,5 +1,6 @@
 """A segment: an ordinary Parquet file whose parts are found and trusted by its footer."""
 
+import gc
 import hashlib
 import random
 import zlib
@@ -264,3 +265,20 @@ def test_a_segment_that_is_given_up_leaves_nothing_behind(tmp_path: Path) -> Non
         writer.discard()
         del writer
         assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_written_is_let_go_of_without_a_garbage_collection(tmp_path: Path) -> None:
+    """A server collects only young objects."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = pa.total_allocated_bytes()
+        for number in range(3):
+            writer = SegmentWriter(tmp_path / f"{number}", 0, 0, 9)
+            writer.write(one_stream([b"abc" * 1000] * 100))
+            writer.finish()
+            del writer
+            encode_segment(one_stream([b"abc"]), 0, 0, 9)
+        assert pa.total_allocated_bytes() <= before + 1000
+    finally:
+        gc.enable()

@@ -23,6 +23,8 @@ import json
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from io import FileIO
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -124,7 +126,7 @@ class SegmentWriter:
         self._facts = group, first, last
         self._file = path.open("xb", buffering=0)
         self._lock = Lock()  # nobody may close a file into which another thread still writes
-        self._encoder = _Encoder(self._write, row_group_bytes, row_group_rows)
+        self._encoder = _Encoder(partial(_write_all, self._file), row_group_bytes, row_group_rows)
 
     def write(self, table: pa.Table) -> None:
         """Add rows in the order of the log, all of which belong behind those that were written before."""
@@ -143,11 +145,6 @@ class SegmentWriter:
         with self._lock:
             self._file.close()
         self.path.unlink(missing_ok=True)
-
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view and not self._file.closed:
-            view = view[self._file.write(view) :]
 
 
 class _Encoder:
@@ -364,6 +361,13 @@ class _Part:
 
     def close(self) -> None:
         pass
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    """Write to a file; not, if it was closed because nobody wants it."""
+    view = memoryview(data)
+    while view and not file.closed:
+        view = view[file.write(view) :]
 
 
 def _sorted(table: pa.Table) -> pa.Table:
