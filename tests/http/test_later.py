@@ -477,11 +477,15 @@ def test_the_events_of_a_feed_follow_each_other_without_a_seam(case: Case) -> No
 
 
 def test_a_missing_object_is_named_and_ends_events_at_a_boundary(start_server: StartServer) -> None:
-    server = start_server(**SETTINGS)
+    # Few segments, so that none is merged while the test looks at them.
+    server = start_server(cold__flush_size="1MiB", cold__flush_interval="500ms", cold__cache_bytes="0")
     with begun(server, "binary") as case:
         for number in range(60):
             post(case.api, case.path, bytes([number]) * 50_000)
+        case.api.post("/cluster/flush").raise_for_status()
         wait_until_stored(server, int(position_of(case.api, case.bucket)))
+        while case.api.get("/cluster/hot-cold-stats").json()["hot_bytes"]:
+            time.sleep(0.01)
         tail = int(case.api.head(case.path).headers["stream-next-offset"])
         missing = segments(server)[max(segments(server))]
         missing.unlink()

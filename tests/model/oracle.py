@@ -5,7 +5,7 @@ still there, behind a mark; so an ordinal is a place in a list. Of a refusal it 
 a client must be told with it, never the text.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -412,6 +412,8 @@ class Oracle:
             del stream.appends[-len(command.messages) :]
             counts = command.counts if isinstance(command, Append) else ()
             left = list(command.messages)
+            if counts and stream.is_json:
+                self._mark_frames(command.bucket, counts)
             for count in counts or (len(left),):
                 stream.appends.append(left[:count])
                 del left[:count]
@@ -424,6 +426,15 @@ class Oracle:
             stream.closed = True
             stream.closed_by = producer if isinstance(command, Append) or command.messages else None
             self._row(command.bucket, stream, "close", index)
+
+    def _mark_frames(self, bucket: str, counts: tuple[int, ...]) -> None:
+        """The first message of each append of a JSON batch, but of the first, says that it is one."""
+        rows = self.buckets[bucket].rows
+        first = len(rows) - sum(counts)
+        for frame, count in enumerate(counts):
+            if frame:
+                rows[first] = replace(rows[first], event={"frame": frame})
+            first += count
 
     def _create(self, command: Create, index: int, unsplit: bool) -> AnyOutcome:
         bucket = self.buckets.get(command.bucket)

@@ -28,6 +28,7 @@ from ..tally import Tally
 from .flush_ranges import is_large
 from .flush_rows import Fetch, rows_by_range, rows_of
 from .group import Group
+from .memory import give_back
 from .segment_storing import Place, store_bit_by_bit, store_whole
 from .slices import Turn
 
@@ -223,6 +224,7 @@ class Flusher:
         await self._write_live()
         if self.previous_position:
             await self._group.log.trim(self.previous_position)
+        await asyncio.to_thread(give_back)
         return cut.position
 
     def _base_is_due(self) -> bool:
