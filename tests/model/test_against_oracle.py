@@ -1,11 +1,10 @@
-from dataclasses import replace
-
 """The model and the oracle get the same commands, and must never be told apart.
 
 There are two of the model: one that keeps all bytes in memory, and one that lets go of what is stored and
 parks what is idle. What is in memory must never show in an outcome, a description or a dump.
 """
 
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -394,7 +393,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         last = self.state.position if until is None else until
         # Where the appends of a batch begin is for segments only.
         expected = [
-            replace(row, event=None) if row.kind == "append" else row
+            dataclasses.replace(row, event=None) if row.kind == "append" else row
             for row in bucket.rows
             if first < row.position <= last
         ]
