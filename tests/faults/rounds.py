@@ -3,7 +3,7 @@
 import os
 import random
 
-ROUNDS = int(os.environ.get("URSULA_FAULT_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("URSULA_FAULT_ROUNDS", "3"))
 SEED = int(os.environ.get("URSULA_FAULT_SEED", str(random.SystemRandom().randrange(1 << 32))))
 
 

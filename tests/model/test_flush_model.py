@@ -1,6 +1,6 @@
 """Flush, merge, collection, crash and restore in random order: nothing is lost, and a broken rule is noticed.
 
-`URSULA_FAULT_ROUNDS` says how many schedules are tried: 75 a round.
+`URSULA_FAULT_ROUNDS` says how many schedules are tried: 100 a round.
 """
 
 import os
@@ -8,7 +8,7 @@ import os
 import pytest
 from tests.model.flushing import RULES, Lost, World
 
-SCHEDULES = 75 * int(os.environ.get("URSULA_FAULT_ROUNDS", "4"))
+SCHEDULES = 100 * int(os.environ.get("URSULA_FAULT_ROUNDS", "3"))
 PARTS = 4
 STEPS = 300
 
