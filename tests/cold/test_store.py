@@ -307,17 +307,20 @@ def test_who_finds_an_object_created_by_another_has_it_on_the_disk(
     assert {("sync", str(folder)) for folder in path.parents[:3]} <= set(disk.steps)
 
 
-def test_a_file_from_another_disk_is_copied_and_gone(tmp_path: Path) -> None:
-    elsewhere = Path("/dev/shm")
-    if not elsewhere.is_dir() or elsewhere.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("there is only one disk")
-    source = elsewhere / f"ursula-{os.getpid()}-{next(_numbers)}"
+def test_a_file_from_another_disk_is_copied_and_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "elsewhere" / "file"
+    source.parent.mkdir()
     source.write_bytes(LARGE)
-    try:
-        asyncio.run(FsStore(tmp_path / "cold").put_file(SEGMENT, source))
-        assert not source.exists()
-    finally:
-        source.unlink(missing_ok=True)
+    rename = os.rename
+
+    def within_a_disk(old: Path, new: Path) -> None:
+        if Path(old).parent == source.parent:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", within_a_disk)
+    asyncio.run(FsStore(tmp_path / "cold").put_file(SEGMENT, source))
+    assert not source.exists()
     assert (tmp_path / "cold" / SEGMENT).read_bytes() == LARGE
 
 

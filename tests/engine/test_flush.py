@@ -198,7 +198,7 @@ async def measured_flush(node: Node) -> tuple[float, float]:
     """Flush, and let go of what was flushed."""
     gaps = Gaps()
     await flush(node)
-    settling = node.groups[0]._settling
+    settling = node.groups[0].settling.task
     if settling is not None:
         await settling
     return await gaps.end()

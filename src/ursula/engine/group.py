@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from ..cold.store import StoreFailed
 from ..log.seam import AppendFailed, AppendUnknown, Log
 from ..model import entry as entries
-from ..model.changes import RowKind
 from ..model.commands import (
     AnyCommand,
     Append,
@@ -54,15 +53,13 @@ from .expiry import Expiry
 from .failures import Failure, OutcomeUnknown, Unavailable
 from .feed_reads import FeedReads
 from .later import Later
-from .slices import Turn
+from .settling import Settling
 from .status import GroupStatus
 from .watchers import Watchers
 
 BATCH_COMMANDS_MAX = 1024
 BATCH_BYTES_MAX = 1024 * 1024
 SLICE_SECONDS = 0.005
-DROPPED_AT_ONCE = 4096
-"""So many messages are let go of before others have their turn."""
 FEED_PAUSE_SECONDS = 0.005
 """Who follows a bucket is woken no more often than this: all its streams together may be busy."""
 
@@ -115,7 +112,7 @@ class Group:
         self.flush_wanted = False
         self.rejected_count = 0
         self._rejected_bytes = 1
-        self._settling: asyncio.Task[None] | None = None
+        self.settling = Settling(self.state)
         self._expiry = Expiry(self.state)
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._proposer = secrets.randbits(63)
@@ -170,8 +167,7 @@ class Group:
         self._stopping = True
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
-        if self._settling is not None:
-            self._settling.cancel()
+        self.settling.stop()
         # Those who waited to be decided may propose once more when what they waited for is done.
         while self.recovered and self._finished < self._proposed:
             settled = asyncio.Event()
@@ -426,63 +422,13 @@ class Group:
             if isinstance(command, FlushBegin) and command.flusher in self.on_cut:
                 self.state.make_cut()
                 self.on_cut[command.flusher]()
-        if self.state.settled and (self._settling is None or self._settling.done()):
-            self._settling = asyncio.get_running_loop().create_task(self._settle())
-
-    async def _settle(self) -> None:
-        """Let go of what is stored, and park what is idle, in small steps."""
-        state, turn = self.state, Turn()
-        while state.settled or state.settled_parts:
-            settled, state.settled = state.settled, []
-            parts, state.settled_parts = state.settled_parts, []
-            for bucket, part in parts:
-                found = state.buckets.get(bucket)
-                if found is not None:
-                    found.forget_part(part)
-                else:
-                    state.gauge.count -= part.held_bytes
-                while not part.drain(DROPPED_AT_ONCE):
-                    await turn.end()
-            del parts
-            while settled:
-                keys = list(settled.pop())  # and one by one, since to free very many at once takes long
-                while keys:
-                    kind, bucket, name = keys.pop()
-                    if kind in (RowKind.STREAM, RowKind.GRAVE):
-                        while not self._let_go(kind, bucket, name):
-                            await turn.end()
-                        await turn.end()
-        await self._park(turn)
+        if self.state.settled:
+            self.settling.begin()
 
     def park_idle(self) -> None:
         """Park streams again that were asked for."""
-        if self.state.unparked and (self._settling is None or self._settling.done()):
-            self._settling = asyncio.get_running_loop().create_task(self._settle())
-
-    async def _park(self, turn: Turn) -> None:
-        state = self.state
-        for stream, bucket in list(state.unparked.items()):
-            found = state.buckets.get(bucket)
-            if found is not None and stream.changed <= state.stored.flushed:
-                found.park(stream)
-            state.unparked.pop(stream, None)
-            await turn.end()
-
-    def _let_go(self, kind: int, bucket: str, name: str) -> bool:
-        """Let go of what is stored of a stream, or of some of it; whether that was all."""
-        state = self.state
-        stored = state.stored_to
-        if kind == RowKind.GRAVE:
-            state.graves.drop_stored(bucket, name, stored)
-            return True
-        found = state.buckets.get(bucket)
-        stream = found.streams.get(name) if found is not None else None
-        if found is not None and stream is not None:
-            if not stream.drop_stored(stored, DROPPED_AT_ONCE):
-                return False
-            if stream.changed <= stored:
-                found.park(stream)
-        return True
+        if self.state.unparked:
+            self.settling.begin()
 
     def _wake_feeds(self) -> None:
         """Wake who follows a bucket: at once after a pause; what comes soon after that, together."""
