@@ -103,7 +103,7 @@ class Tidied:
         """What is in a stream from an offset on."""
         parts, wanted = [], offset
         while True:
-            read = self.group.read("b", name, wanted, bytes_max)
+            read = self.group.read("b", name, wanted, offset + bytes_max - wanted)
             page = await read.get() if isinstance(read, Later) else read
             if not isinstance(page, Page):
                 return page

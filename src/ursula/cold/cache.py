@@ -26,6 +26,10 @@ class Cache:
     def __len__(self) -> int:
         return len(self._held)
 
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether an item is there, or will be soon."""
+        return key in self._held or key in self._loading
+
     async def get(self, key: Hashable, load: Callable[[], Awaitable[tuple[T, int]]]) -> T:
         """The item of this key; if it is not there, `load` says what it is and how many bytes it takes.
 

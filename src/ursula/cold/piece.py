@@ -25,19 +25,23 @@ _KINDS = (
 )
 """In the order in which one command tells them of a stream."""
 
-_NUMBERS = ("offset", "next_offset", "record", "position", "index")
-_KEPT = (*_NUMBERS, "event")
-_COLUMNS = (*_KEPT, "kind", "payload")
+PLAIN_COLUMNS = ("offset", "next_offset", "kind", "payload")
+"""What must be read of a row group that has one stream only, and it has no ordinals."""
 
-PIECE_COLUMNS = ("bucket", "stream", "incarnation", *_COLUMNS)
+SOLE_COLUMNS = (*PLAIN_COLUMNS, "record", "position", "index", "event")
+"""What must be read of a row group that has one stream only."""
+
+PIECE_COLUMNS = ("bucket", "stream", "incarnation", *SOLE_COLUMNS)
 """What must be read of a row group to find pieces in it."""
+
+_NOBODY = (-1, -1)
 
 
 class Piece:
-    """Consecutive messages of a stream. Its bytes are those of the decoded row group, not a copy.
+    """Consecutive messages of a stream. Its bytes are a copy: nothing else of the row group is held.
 
     An append of several messages may begin in the piece before this one, or go on in the next: then the
-    `first_command` or `last_command` of both, position and index, are the same.
+    `first_command` or `last_command` of both, position and index, are the same. Only JSON has such.
     """
 
     __slots__ = ("append_ends", "data", "ends", "first_command", "first_record", "last_command", "start")
@@ -47,7 +51,7 @@ class Piece:
         start: int,
         ends: "array[int]",
         append_ends: "array[int]",
-        data: memoryview,
+        data: bytes,
         first_record: int | None,
         first_command: tuple[int, int],
         last_command: tuple[int, int],
@@ -64,29 +68,33 @@ class Piece:
     def of(cls, table: pa.Table, bucket: str, stream: str, incarnation: str) -> "Piece | None":
         """The messages of a stream in a decoded row group; ValueError if some between them are not there."""
         first, last = _rows_of(table, (bucket, stream, incarnation))
-        columns = {name: _array(table[name]).slice(first, last - first) for name in _COLUMNS}
-        data = _joined(columns["payload"])
-        is_append = pc.equal(columns["kind"], "append")
-        if is_append.true_count < last - first:
-            columns = {name: columns[name].filter(is_append) for name in _KEPT}
+        return cls.of_all(table.slice(first, last - first), stream)
+
+    @classmethod
+    def of_all(cls, rows: pa.Table, stream: str) -> "Piece | None":
+        """The same of rows that are all of one stream, with as many columns as such need."""
+        columns = {name: _array(rows[name]) for name in SOLE_COLUMNS if name in rows.column_names}
+        data = _joined(columns.pop("payload"))
+        is_append = pc.equal(columns.pop("kind"), "append")
+        if is_append.true_count < rows.num_rows:
+            columns = {name: column.filter(is_append) for name, column in columns.items()}
         starts, ends = _integers(columns["offset"]), _integers(columns["next_offset"])
         if not ends:
             return None
         if starts[1:] != ends[:-1] or len(data) != ends[-1] - starts[0]:
             raise ValueError(f"messages of {stream} are missing between {starts[0]} and {ends[-1]}")
-        position, index, record = columns["position"], columns["index"], columns["record"][0].as_py()
-        # Only JSON has several messages in an append; elsewhere those of one command are a batch of appends.
+        record = columns["record"][0].as_py() if "record" in columns else None
+        if record is None:  # only JSON has several messages in an append: others of one command are a batch
+            return cls(starts[0], ends, ends, data, None, _NOBODY, _NOBODY)
+        position, index = columns["position"], columns["index"]
         is_frame = columns["event"].is_valid()  # in a batch of JSON the first message of an append says so
-        append_ends = (
-            ends if record is None else _append_ends(columns["next_offset"], is_frame, position, index)
-        )
         return cls(
             starts[0],
             ends,
-            append_ends,
+            _append_ends(columns["next_offset"], is_frame, position, index),
             data,
             record,
-            (-1, -1) if is_frame[0].as_py() else (position[0].as_py(), index[0].as_py()),
+            _NOBODY if is_frame[0].as_py() else (position[0].as_py(), index[0].as_py()),
             (position[-1].as_py(), index[-1].as_py()),
         )
 
@@ -94,6 +102,11 @@ class Piece:
     def end(self) -> int:
         """The offset after the last message."""
         return self.ends[-1]
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes in memory."""
+        return len(self.data) + 8 * (len(self.ends) + len(self.append_ends)) + 512
 
     def is_boundary(self, offset: int) -> bool:
         """Whether a message begins or ends at the offset."""
@@ -139,9 +152,9 @@ class Piece:
         data, start = self.data, self.start
         if split:
             for end in ends[first : bisect_left(ends, stop, first)]:
-                into.append(bytes(data[offset - start : end - start]))
+                into.append(data[offset - start : end - start])
                 offset = end
-        into.append(bytes(data[offset - start : stop - start]))
+        into.append(data[offset - start : stop - start])  # all of it is no copy
         return stop
 
 
@@ -186,13 +199,13 @@ def _integers(values: pa.Array) -> "array[int]":
     return numbers
 
 
-def _joined(values: pa.Array) -> memoryview:
+def _joined(values: pa.Array) -> bytes:
     """The bytes of all values, as they lie one behind the other; nulls take none."""
     _, places, data = values.buffers()
     if data is None or not len(values):
-        return memoryview(b"")
+        return b""
     bounds = memoryview(places).cast("i")
-    return memoryview(data)[bounds[values.offset] : bounds[values.offset + len(values)]]
+    return bytes(memoryview(data)[bounds[values.offset] : bounds[values.offset + len(values)]])
 
 
 def _append_ends(ends: pa.Array, is_frame: pa.Array, *command: pa.Array) -> "array[int]":

@@ -1,19 +1,27 @@
 """Segments as the server reads them: footers and row groups, each one range request, and kept a while."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from .cache import Cache
-from .piece import PIECE_COLUMNS, Piece
+from .piece import PIECE_COLUMNS, PLAIN_COLUMNS, SOLE_COLUMNS, Piece
 from .segment import Footer, Span, decode_row_group
 from .store import ObjectDamaged, Store
 
 T = TypeVar("T")
+
+NEWEST_FOOTERS = 4
+"""So many are at hand however small the cache is: who reads on wants the same one again."""
+
+Data = bytes | memoryview
+Get = Callable[[int, int], Awaitable[Data]]
 
 Name = tuple[str, str, str]
 """Bucket, stream, incarnation."""
@@ -29,18 +37,25 @@ class SegmentRef(NamedTuple):
 
 
 class StreamRows:
-    """The messages in a row group, by stream; that of the stream that was read last is at hand."""
+    """The messages in a row group, by stream; those of the stream that was read last are at hand."""
 
-    def __init__(self, table: pa.Table, name: Name) -> None:
-        self._table = table
-        self._last = name, Piece.of(table, *name)
-        self.size = table.nbytes
+    def __init__(self, footer: Footer, span: Span, data: Data, name: Name) -> None:
+        if span.first[:3] == span.last[:3] == name:
+            self._table = None
+            columns = PLAIN_COLUMNS if span.first_record < 0 else SOLE_COLUMNS
+            piece = Piece.of_all(decode_row_group(footer, span, data, columns), name[1])
+            self.size = piece.memory_bytes if piece is not None else 0
+        else:
+            self._table = decode_row_group(footer, span, data, PIECE_COLUMNS)
+            piece = Piece.of(self._table, *name)
+            self.size = 2 * self._table.nbytes  # the piece may be nearly all of it
+        self._last = name, piece
 
     def piece(self, name: Name) -> Piece | None:
         """What it has of a stream; ValueError if some of it is missing."""
-        if self._last[0] != name:
+        if self._last[0] != name and self._table is not None:
             self._last = name, Piece.of(self._table, *name)
-        return self._last[1]
+        return self._last[1] if self._last[0] == name else None
 
 
 class Segments:
@@ -53,30 +68,51 @@ class Segments:
         self._cache = cache
         self._threads = threads
         self._in_use: WeakValueDictionary[SegmentRef, Footer] = WeakValueDictionary()
+        self._newest: deque[Footer] = deque(maxlen=NEWEST_FOOTERS)
 
     async def footer(self, ref: SegmentRef) -> Footer:
         """The footer of a segment."""
 
         async def load() -> tuple[Footer, int]:
+            if (footer := self._in_use.get(ref)) is not None:
+                return footer, footer.memory_bytes
             begin = ref.size - ref.footer_bytes
             footer = await self._decoded(
                 ref.key, begin, ref.size, lambda tail: Footer.parse(ref.key, tail, ref.footer_crc)
             )
             self._in_use[ref] = footer
+            self._newest.append(footer)
             return footer, footer.memory_bytes
 
         return await self._cache.get(ref, load)
 
-    async def stream_rows(self, ref: SegmentRef, span: Span, name: Name) -> StreamRows:
+    def holds(self, ref: SegmentRef, span: Span) -> bool:
+        """Whether a row group is at hand, or will be soon."""
+        return (ref.key, span.number) in self._cache
+
+    async def fetch(self, ref: SegmentRef, spans: Sequence[Span], name: Name) -> None:
+        """Have row groups at hand that lie one behind the other, for who will read a stream there.
+
+        What is far away comes with one request.
+        """
+        first, last = spans[0].start, spans[-1].end
+        whole: asyncio.Future[Data] | None = None
+
+        async def part(start: int, end: int) -> Data:
+            nonlocal whole
+            if whole is None:
+                whole = asyncio.ensure_future(self._store.get_range(ref.key, first, last))
+            return memoryview(await whole)[start - first : end - first]
+
+        await asyncio.gather(*(self._rows(ref, span, name, part) for span in spans))
+
+    async def _rows(self, ref: SegmentRef, span: Span, name: Name, get: Get | None = None) -> StreamRows:
         """The messages in a row group, for who wants those of one stream first."""
 
         async def load() -> tuple[StreamRows, int]:
             footer = self._in_use.get(ref) or await self.footer(ref)
             rows = await self._decoded(
-                ref.key,
-                span.start,
-                span.end,
-                lambda data: StreamRows(decode_row_group(footer, span, data, PIECE_COLUMNS), name),
+                ref.key, span.start, span.end, lambda data: StreamRows(footer, span, data, name), get
             )
             return rows, rows.size
 
@@ -84,7 +120,7 @@ class Segments:
 
     async def piece(self, ref: SegmentRef, span: Span, name: Name) -> Piece | None:
         """What a row group has of one stream."""
-        rows = await self.stream_rows(ref, span, name)
+        rows = await self._rows(ref, span, name)
         try:
             return rows.piece(name)
         except ValueError as error:
@@ -97,17 +133,25 @@ class Segments:
             ref.key, span.start, span.end, lambda data: decode_row_group(footer, span, data, columns)
         )
 
-    async def _decoded(self, key: str, start: int, end: int, decode: Callable[[bytes], T]) -> T:
+    async def _decoded(
+        self, key: str, start: int, end: int, decode: Callable[[Data], T], get: Get | None = None
+    ) -> T:
         """What a thread makes of some bytes of an object; what it can make nothing of is damaged."""
         read = self._store.local_range()
-        data = await self._store.get_range(key, start, end) if read is None else None
+        if read is not None:
+            work = partial(_read_and_decode, read, key, start, end, decode)
+        else:
+            data = await (get(start, end) if get is not None else self._store.get_range(key, start, end))
+            work = partial(decode, data)
         self.fetch_count += 1
         self.fetched_bytes += end - start
-
-        def work() -> T:
-            return decode(read(key, start, end) if data is None and read is not None else data or b"")
-
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except ValueError as error:
             raise ObjectDamaged(key, str(error).removeprefix(f"{key}: ")) from error
+
+
+def _read_and_decode(
+    read: Callable[[str, int, int], bytes], key: str, start: int, end: int, decode: Callable[[Data], T]
+) -> T:
+    return decode(read(key, start, end))

@@ -150,7 +150,7 @@ class S3Store:
             raise ObjectDamaged(key, f"it has {len(data)} bytes and not {size}")
         return data
 
-    async def get_range(self, key: str, start: int, end: int) -> bytes:
+    async def get_range(self, key: str, start: int, end: int) -> bytes | memoryview:
         """The bytes from start up to end."""
         length = check_range(start, end)
         if not length:
@@ -160,7 +160,7 @@ class S3Store:
         )
         if len(data) != length:
             raise ObjectDamaged(key, f"it ends before byte {end}")
-        return bytes(data)
+        return memoryview(data)
 
     async def get_file(self, key: str, path: Path) -> None:
         """Copy an object to a local file, in parts."""
@@ -208,7 +208,7 @@ class S3Store:
     async def close(self) -> None:
         """Nothing is held but idle connections, which end by themselves."""
 
-    async def _parts(self, key: str, size: int) -> AsyncIterator[bytes]:
+    async def _parts(self, key: str, size: int) -> AsyncIterator[bytes | memoryview]:
         """All of an object, a few parts ahead."""
         starts = range(0, size, PART_BYTES)
         for first in range(0, len(starts), _PARTS_AT_ONCE):

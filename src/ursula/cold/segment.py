@@ -224,7 +224,7 @@ class Footer:
         self._appending = [span for span in spans if span.first_append is not None]
 
     @classmethod
-    def parse(cls, key: str, tail: bytes, crc: int | None) -> "Footer":
+    def parse(cls, key: str, tail: bytes | memoryview, crc: int | None) -> "Footer":
         """The footer at the end of these bytes; ValueError if it is damaged or not one of ours."""
         try:
             size = _footer_size(tail)
@@ -280,7 +280,7 @@ class Footer:
 
 
 def decode_row_group(
-    footer: Footer, span: Span, data: bytes, columns: Sequence[str] | None = None
+    footer: Footer, span: Span, data: bytes | memoryview, columns: Sequence[str] | None = None
 ) -> pa.Table:
     """The rows of a row group from its bytes; ValueError if anything is missing or damaged."""
     try:
@@ -336,7 +336,7 @@ class _Part:
 
     closed = False
 
-    def __init__(self, data: bytes, start: int) -> None:
+    def __init__(self, data: bytes | memoryview, start: int) -> None:
         self._buffer = pa.py_buffer(data)
         self._start = start
         self._place = 0

@@ -39,7 +39,7 @@ class Store(Protocol):
     async def get(self, key: str) -> bytes:
         """All of an object."""
 
-    async def get_range(self, key: str, start: int, end: int) -> bytes:
+    async def get_range(self, key: str, start: int, end: int) -> bytes | memoryview:
         """The bytes from start up to end; an object that has fewer is damaged."""
 
     async def get_file(self, key: str, path: Path) -> None:

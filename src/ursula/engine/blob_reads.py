@@ -31,7 +31,7 @@ class BlobReads:
 
     async def _range(self, key: str, start: int, end: int) -> bytes:
         async def load() -> tuple[bytes, int]:
-            data = await self._store.get_range(key, start, end)
+            data = bytes(await self._store.get_range(key, start, end))
             return data, len(data)
 
         return await self._cache.get((key, start, end), load)

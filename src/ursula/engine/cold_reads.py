@@ -8,13 +8,14 @@ is gone because it was merged, the stretch is planned again.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import groupby, takewhile
 
 from msgspec.structs import replace
 
 from ..cold.cache import Cache
 from ..cold.piece import Piece
 from ..cold.reader import Name, SegmentRef, Segments
-from ..cold.segment import Footer, Span
+from ..cold.segment import ROW_GROUP_BYTES, Footer, Span
 from ..cold.store import ObjectMissing, Store, StoreFailed
 from ..model.append import refused
 from ..model.commands import Create, ForkedAt, StoredSegment
@@ -28,8 +29,11 @@ from ..model.stream import Ref, Stream
 from .blob_reads import BlobReads
 from .evidence import Evidence, subject_of
 
-READ_AHEAD = 3
-"""So many row groups are fetched before they are asked for."""
+READ_AHEAD = 4
+"""So many row groups are fetched at once before they are asked for, when there are not so many already."""
+
+ENDS_MAX = 4096
+"""Of so many reads it is known where they ended."""
 
 
 class Overtaken(Exception):
@@ -41,10 +45,11 @@ class ColdReads:
 
     def __init__(self, state: State, store: Store, segments: Segments, cache: Cache) -> None:
         self._state = state
-        self._cache = cache
         self._segments = segments
         self.fetch = BlobReads(store, cache).fetch
         self._ahead: dict[str, asyncio.Task[None]] = {}
+        self._ends: dict[tuple[str, int], None] = {}  # of reads, in the order of time
+        self._ahead_count = min(READ_AHEAD, cache.bytes_max // (4 * ROW_GROUP_BYTES))  # half of it at most
 
     async def read(
         self, bucket: str, stream: Stream, offset: int, bytes_max: int, whole: bool
@@ -177,8 +182,12 @@ class ColdReads:
     async def _gather(
         self, bucket: str, stream: Stream, offset: int, bytes_max: int, whole: bool, into: list[bytes]
     ) -> int | Refused:
-        """Add about `bytes_max` from the offset on; return where they end."""
-        begin = offset
+        """Add about `bytes_max` from the offset on; return where they end.
+
+        With half of it taken, they end where a row group ends: whoever reads on has the next one as a whole.
+        """
+        begin, enough = offset, offset + bytes_max // 2
+        reads_on = self._reads_on(stream, offset)
         while offset < stream.tail and (bytes_max > 0 or not into):
             owner, limit = stream.owner_of(offset)
             before = offset
@@ -195,40 +204,64 @@ class ColdReads:
                     message = "the offset lies inside a JSON message"
                     return Refused("invalid_offset", message, stream.incarnation, stream.tail)
                 offset = piece.read(offset, limit, bytes_max, whole, into, split=whole)
-                if before == piece.start or offset == piece.end:
+                if reads_on and (before == piece.start or offset == piece.end):
                     self._read_ahead(bucket, owner, piece.end, limit)
+                if offset == piece.end and offset >= enough:
+                    break
             if offset == before:
                 break
             bytes_max -= offset - before
+        self._ends[stream.incarnation, offset] = None
+        if len(self._ends) > ENDS_MAX:
+            del self._ends[next(iter(self._ends))]
         return offset
 
+    def _reads_on(self, stream: Stream, offset: int) -> bool:
+        """Whether someone reads a stream from its beginning, or from where another read ended."""
+        end = stream.incarnation, offset
+        return offset == stream.earliest or self._ends.pop(end, self) is None
+
     def _read_ahead(self, bucket: str, owner: Stream, offset: int, limit: int) -> None:
-        """Have the next pieces fetched for someone who seems to read on and on."""
+        """Have the next row groups fetched for someone who seems to read on and on."""
         wanted = owner.incarnation
-        if offset >= min(limit, owner.messages.start) or wanted in self._ahead or not self._cache.bytes_max:
+        if offset >= min(limit, owner.messages.start) or wanted in self._ahead or not self._ahead_count:
             return
 
+        refs = owner.refs_from(offset, 2 * self._ahead_count)
         task = self._ahead[wanted] = asyncio.get_running_loop().create_task(
-            self._fetch_ahead((bucket, owner.name, owner.incarnation), owner.refs_from(offset), offset)
+            self._fetch_ahead((bucket, owner.name, owner.incarnation), refs, offset)
         )
         task.add_done_callback(lambda _: self._ahead.pop(wanted))
 
     async def _fetch_ahead(self, name: Name, refs: list[Ref], offset: int) -> None:
-        """Fetch the row groups from an offset on; whoever needs them is told what is wrong."""
-        count, before = 0, None
+        """Fetch some row groups at once, if too few are at hand; who needs them is told what is wrong."""
         with suppress(StoreFailed):
-            for ref in refs[: READ_AHEAD + 1]:
-                segment = self._state.segment_at(ref.position)
-                if segment is None or segment is before or count == READ_AHEAD:
-                    continue
-                before, where = segment, segment_ref(segment)
-                footer = await self._segments.footer(where)
-                spans, span = [], footer.find(*name, max(offset, ref.offset))
-                while span is not None and count < READ_AHEAD:
-                    spans.append(span)
-                    count += 1
-                    span = footer.following(span, *name)
-                await asyncio.gather(*(self._segments.stream_rows(where, span, name) for span in spans))
+            following = await self._following(name, refs, offset)
+            at_hand = sum(1 for _ in takewhile(lambda it: self._segments.holds(*it), following))
+            if at_hand < min(self._ahead_count, len(following)):
+                some = following[at_hand : at_hand + self._ahead_count]
+                by_segment = groupby(some, key=lambda it: it[0])
+                await asyncio.gather(
+                    *(self._segments.fetch(ref, [span for _, span in its], name) for ref, its in by_segment)
+                )
+
+    async def _following(self, name: Name, refs: list[Ref], offset: int) -> list[tuple[SegmentRef, Span]]:
+        """The row groups of a stream from an offset on, twice as many as are fetched at once."""
+        found: list[tuple[SegmentRef, Span]] = []
+        before = None
+        for ref in refs:
+            segment = self._state.segment_at(ref.position)
+            if segment is None or segment is before:
+                continue
+            before, where = segment, segment_ref(segment)
+            footer = await self._segments.footer(where)
+            span = footer.find(*name, max(offset, ref.offset))
+            while span is not None:
+                found.append((where, span))
+                if len(found) == 2 * self._ahead_count:
+                    return found
+                span = footer.following(span, *name)
+        return found
 
     async def _resolved(self, payloads: Sequence[Payload]) -> list[bytes]:
         fetched = iter(await self.fetch([payload for payload in payloads if isinstance(payload, Part)]))

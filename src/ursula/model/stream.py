@@ -196,12 +196,12 @@ class Stream:
         index = bisect_right(offsets, offset) - 1
         return self._ref(index) if index >= 0 else None
 
-    def refs_from(self, offset: int) -> list[Ref]:
-        """That one and all after it."""
+    def refs_from(self, offset: int, count_max: int) -> list[Ref]:
+        """That one and some after it."""
         if self.refs is None:
             return []
         first = max(0, bisect_right(self.refs[0::3], offset) - 1)
-        return [self._ref(index) for index in range(first, len(self.refs) // 3)]
+        return [self._ref(index) for index in range(first, min(first + count_max, len(self.refs) // 3))]
 
     def ref_of_record(self, record: int) -> Ref | None:
         """The same for the message with this ordinal."""
