@@ -29,7 +29,7 @@ from .flush_ranges import is_large
 from .flush_rows import Fetch, rows_by_range, rows_of
 from .group import Group
 from .memory import give_back
-from .segment_storing import Place, store_bit_by_bit, store_whole
+from .segment_storing import Place, live_segment, store_bit_by_bit, store_whole
 from .slices import Turn
 
 LOOK_SECONDS = 0.05
@@ -327,7 +327,7 @@ class Flusher:
             settings.generation,
             self._group.number,
             state.stored.flushed,
-            [manifests.LiveSegment(s.key, s.first, s.last, s.rows, s.size) for s in state.segments],
+            [live_segment(segment) for segment in state.segments],
         )
         await self._store.put(manifests.live_key(self._group.number), manifests.encode(document))
 

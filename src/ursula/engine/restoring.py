@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ..cold import manifest as manifests
-from ..cold.manifest import FoundManifest, Generation, LiveList, LiveSegment, Manifest, StateFacts
+from ..cold.manifest import FoundManifest, Generation, LiveList, Manifest, StateFacts
 from ..cold.state_rows import BATCH_ROWS, batch_of, encode_state
 from ..cold.store import ObjectDamaged, ObjectMissing, Store
 from ..cold.ulid import milliseconds_of
@@ -29,6 +29,7 @@ from .clock import Clock, system_clock
 from .folder import FORMAT as FOLDER_FORMAT
 from .folder import Identity, NewFolder
 from .loading import Loaded, StartRefused, load
+from .segment_storing import live_segment
 
 GROUP_ROW = (0, "", "")
 
@@ -247,7 +248,7 @@ async def _store_base(store: Store, generation: Generation, loaded: Loaded, prog
         loaded.key,
     )
     await store.put(manifests.manifest_key(group, position), manifests.encode(manifest))
-    segments = [LiveSegment(one.key, one.first, one.last, one.rows, one.size) for one in state.segments]
+    segments = [live_segment(one) for one in state.segments]
     live = LiveList(generation.cluster, generation.generation, group, position, segments)
     await store.put(manifests.live_key(group), manifests.encode(live))
 

@@ -28,6 +28,11 @@ class Place(NamedTuple):
         return manifests.segment_key(self.group, self.first, self.last)
 
 
+def live_segment(segment: StoredSegment) -> manifests.LiveSegment:
+    """A segment as readers outside see it."""
+    return manifests.LiveSegment(segment.key, segment.first, segment.last, segment.rows, segment.size)
+
+
 async def store_whole(store: Store, place: Place, rows: pa.Table) -> StoredSegment:
     """Store few rows, in the order of the log."""
     handed_over = [rows]

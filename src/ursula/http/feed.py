@@ -72,7 +72,7 @@ def _read(exchange: Exchange, query: ReadQuery, until: int | None) -> None:
         message = "the feed is of another cluster, or of before a restore"
         raise Problem("incarnation_mismatch", message, [_incarnation(exchange)])
     for position in (query.offset, until):
-        _check_rewound(exchange, group, position)
+        check_rewound(exchange, group, position)
     page = _find(group, bucket, query, until)
     if isinstance(page, Later):
         exchange.app.spawn(exchange, _answer_later(exchange, group, query, page))
@@ -80,7 +80,7 @@ def _read(exchange: Exchange, query: ReadQuery, until: int | None) -> None:
         _answer(exchange, group, query, page)
 
 
-def _check_rewound(exchange: Exchange, group: Group, position: int | None) -> None:
+def check_rewound(exchange: Exchange, group: Group, position: int | None) -> None:
     """Refuse a position that a restore went back behind: what was there has not happened."""
     if position is None or position < 0:
         return

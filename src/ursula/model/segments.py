@@ -55,6 +55,10 @@ class SegmentTable:
         index = bisect_left(self._lasts, position + 1)
         return self._segments[index] if index < len(self._segments) else None
 
+    def all_after(self, position: int) -> list[StoredSegment]:
+        """That one and all behind it."""
+        return self._segments[bisect_left(self._lasts, position + 1) :]
+
     def are_neighbours(self, keys: tuple[str, ...]) -> bool:
         """Whether these are live and follow each other, in this order."""
         segments = [self._by_key.get(key) for key in keys]
