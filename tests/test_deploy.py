@@ -74,7 +74,7 @@ def queries() -> Iterator[Query]:
 @pytest.fixture(scope="module")
 def exported(start_server: StartServer) -> Scrape:
     """What a server exports that has done a little of everything."""
-    with httpx.Client(base_url=start_server().url) as api:
+    with httpx.Client(base_url=start_server().url, timeout=60) as api:
         make(api, "/v1/stream/deployed", TEXT)
         post(api, "/v1/stream/deployed", b"x", TEXT)
         return scrape(api)

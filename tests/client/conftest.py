@@ -17,7 +17,7 @@ from ursula.client import AsyncClient, Client, Patience
 Connect = Callable[..., Client]
 
 BUCKET = "clients"
-QUICK = Patience(first_seconds=0.01, longest_seconds=0.05, give_up_seconds=5)
+QUICK = Patience(first_seconds=0.01, longest_seconds=0.05, give_up_seconds=60)
 
 OPTIONS: dict[str, Any] = {"patience": QUICK, "live_patience": Patience(0.01, 0.05, None)}
 
@@ -27,7 +27,7 @@ _numbers = count()
 @pytest.fixture(scope="session")
 def bucket(server: Server) -> str:
     """A bucket for the streams of these tests."""
-    httpx.put(f"{server.url}/{BUCKET}").raise_for_status()
+    httpx.put(f"{server.url}/{BUCKET}", timeout=60).raise_for_status()
     return BUCKET
 
 

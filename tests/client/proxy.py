@@ -1,6 +1,7 @@
 """A proxy that loses requests and answers, delays them, or answers itself, as a test says."""
 
 import http.client
+import select
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ class Fault:
 
     passes_on: bool = True
     delay_seconds: float = 0.0
+    is_too_late: bool = False
     cut_after_bytes: int | None = None
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -28,10 +30,12 @@ class Fault:
 FINE = Fault()
 CUT_BEFORE = Fault(passes_on=False, cut_after_bytes=0)
 CUT_AFTER = Fault(cut_after_bytes=0)
+TOO_LATE = Fault(is_too_late=True)
+"""The server takes it at once, and the client waits for the answer until it gives up."""
 
 
 def late(seconds: float) -> Fault:
-    """The server takes it at once, the answer comes too late."""
+    """The server takes it at once, the answer comes later."""
     return Fault(delay_seconds=seconds)
 
 
@@ -90,6 +94,9 @@ class Proxy:
                 upstream.request(handler.command, handler.path, body, headers)
                 response = upstream.getresponse()
             time.sleep(fault.delay_seconds)
+            if fault.is_too_late:
+                select.select([handler.connection], [], [], 60)
+                return
             if fault.status is not None:
                 self._answer(handler, fault)
             else:

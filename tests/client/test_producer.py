@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.client.conftest import QUICK, Connect
-from tests.client.proxy import CUT_AFTER, CUT_BEFORE, FINE, Fault, Proxy, answer, late
+from tests.client.proxy import CUT_AFTER, CUT_BEFORE, FINE, TOO_LATE, Fault, Proxy, answer, late
 from tests.server import Server
 
 from ursula.client import (
@@ -33,19 +33,20 @@ LOST_BEFORE_STORING = answer(503, "outcome_unknown")
 FOREIGN = Fault(status=502, body=b"<html>bad gateway</html>")
 
 
-def through(connect: Connect, proxy: Proxy, **options: Any) -> Client:
-    return connect(proxy.url, timeout=0.25, **options)
+def through(connect: Connect, proxy: Proxy, *faults: Fault, **options: Any) -> Client:
+    """A client behind the proxy, which waits briefly only if an answer is to be too late for it."""
+    return connect(proxy.url, timeout=1.0 if TOO_LATE in faults else 30.0, **options)
 
 
 @pytest.mark.parametrize(
     "fault",
-    [CUT_BEFORE, CUT_AFTER, late(0.35), UNAVAILABLE, LOST_AFTER_STORING, LOST_BEFORE_STORING, FOREIGN],
+    [CUT_BEFORE, CUT_AFTER, TOO_LATE, UNAVAILABLE, LOST_AFTER_STORING, LOST_BEFORE_STORING, FOREIGN],
 )
 def test_a_message_is_stored_once_whatever_happens_to_its_request(
     connect: Connect, proxy: Proxy, client: Client, name: str, fault: Fault
 ) -> None:
     client.stream(name).create(JSON)
-    with through(connect, proxy).stream(name).producer(batching=ONE_BY_ONE) as producer:
+    with through(connect, proxy, fault).stream(name).producer(batching=ONE_BY_ONE) as producer:
         producer.append_json(0)
         proxy.faults["POST"] += [fault, fault]
         producer.append_json(1)
@@ -74,8 +75,9 @@ def test_a_plain_append_is_not_sent_again_when_its_fate_is_unknown(
     connect: Connect, proxy: Proxy, client: Client, name: str
 ) -> None:
     client.stream(name).create(JSON)
-    stream = through(connect, proxy).stream(name, JSON)
-    for fault in (CUT_BEFORE, CUT_AFTER, LOST_AFTER_STORING, FOREIGN, late(0.35)):
+    faults = (CUT_BEFORE, CUT_AFTER, LOST_AFTER_STORING, FOREIGN, TOO_LATE)
+    stream = through(connect, proxy, *faults).stream(name, JSON)
+    for fault in faults:
         proxy.faults["POST"].append(fault)
         with pytest.raises(OutcomeUnknown) as unknown:
             stream.append_json("x")
@@ -100,15 +102,16 @@ def test_the_servers_advice_when_to_come_back_is_taken(
     proxy.faults["POST"].append(answer(503, "unavailable", retry_after=1))
     began_at = time.monotonic()
     through(connect, proxy).stream(name, JSON).append_json("x")
-    assert 1 <= time.monotonic() - began_at < 4
+    assert time.monotonic() - began_at >= 1
 
 
 def test_a_read_is_repeated_whatever_happened(
     connect: Connect, proxy: Proxy, client: Client, name: str
 ) -> None:
     client.stream(name).create("text/plain", body="all of it" * 100)
-    proxy.faults["GET"] += [CUT_BEFORE, CUT_AFTER, FOREIGN, Fault(cut_after_bytes=20), late(0.35)]
-    assert through(connect, proxy).stream(name).read().data == b"all of it" * 100
+    faults = [CUT_BEFORE, CUT_AFTER, FOREIGN, Fault(cut_after_bytes=20), TOO_LATE]
+    proxy.faults["GET"] += faults
+    assert through(connect, proxy, *faults).stream(name).read().data == b"all of it" * 100
 
 
 def test_creating_is_repeated_and_deleting_is_not(

@@ -75,7 +75,7 @@ def command(*arguments: str, settings: Mapping[str, str] | None = None, expect: 
 
 
 def client(server: Server) -> httpx.Client:
-    return httpx.Client(base_url=server.url, timeout=20)
+    return httpx.Client(base_url=server.url, timeout=60)
 
 
 def fill(api: httpx.Client) -> None:

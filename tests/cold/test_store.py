@@ -435,7 +435,7 @@ def test_an_endpoint_that_is_gone_is_told_from_a_missing_object(tmp_path: Path) 
     for said in failures_of(store, tmp_path):
         assert said.startswith("the store s3://bucket/p: no answer from http://127.0.0.1:1 (")
         assert "check cold.s3_endpoint" in said
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 60, "the patience is 1 s, three minutes by default"
 
 
 def test_a_missing_bucket_is_told_from_a_missing_object(seaweed: Seaweed, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.server import Server
 from ursula.client import Client
 
 PAGES = [page for page in for_users() if examples(page)]
-BLOCK_SECONDS_MAX = 30
+BLOCK_SECONDS_MAX = 120
 
 
 @pytest.fixture(scope="module")

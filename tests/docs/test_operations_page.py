@@ -18,7 +18,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "operations.md"
 @pytest.fixture(scope="module")
 def exported(start_server: StartServer) -> Scrape:
     """What a server exports that has done a little of everything."""
-    with httpx.Client(base_url=start_server().url) as api:
+    with httpx.Client(base_url=start_server().url, timeout=60) as api:
         make(api, "/v1/stream/documented", TEXT)
         post(api, "/v1/stream/documented", b"x", TEXT)
         return scrape(api)

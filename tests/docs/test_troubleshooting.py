@@ -67,7 +67,7 @@ class Refusals:
 def spoil_stores(server: Server, wrong: Refusals, identity: dict[str, object]) -> None:
     """Copies whose log and store are not of one node, or not of one time."""
     older = wrong.copy("an older log")
-    httpx.post(f"{server.url}/cluster/flush").raise_for_status()
+    httpx.post(f"{server.url}/cluster/flush", timeout=60).raise_for_status()
     shutil.rmtree(older / "cold")
     shutil.copytree(server.data_dir / "cold", older / "cold")
     another = json.dumps(identity | {"cluster": "0" * 16})
@@ -83,8 +83,8 @@ def spoil_stores(server: Server, wrong: Refusals, identity: dict[str, object]) -
 def refusals(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What is said to each kind of start that is refused. They are tried side by side: each takes a while."""
     server = start_server()
-    httpx.put(f"{server.url}/demo").raise_for_status()
-    httpx.put(f"{server.url}/demo/one", content=b"x" * 1000).raise_for_status()
+    httpx.put(f"{server.url}/demo", timeout=60).raise_for_status()
+    httpx.put(f"{server.url}/demo/one", content=b"x" * 1000, timeout=60).raise_for_status()
     folder = tmp_path_factory.mktemp("refused")
     wrong = Refusals(server, folder)
     (folder / "file").touch()

@@ -1,6 +1,7 @@
 """A group on logs that wait, fail or hold back, with a clock that moves when it is told to."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -110,9 +111,37 @@ async def decided(group: Group, command: AnyCommand) -> AnyOutcome | Failure:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop run until something is so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
+
+
+class Stretches:
+    """How long the loop's thread works without letting others have their turn.
+
+    Work is counted, not time: a thread that waits for a processor does not work. And the measure is all of
+    the work: on a slow machine the longest stretch is as small a part of it as on a fast one.
+    """
+
+    def __init__(self) -> None:
+        self._stretches: list[float] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """What was done so far does not count."""
+        self._last = time.thread_time()
+
+    def note(self) -> None:
+        """Others have their turn."""
+        now = time.thread_time()
+        self._stretches.append(now - self._last)
+        self._last = now
+
+    def are_short(self) -> bool:
+        """Whether no stretch was a large part of the whole."""
+        longest, whole = max(self._stretches), sum(self._stretches)
+        print(f"{len(self._stretches)} stretches, the longest of {longest:.4f} s, of {whole:.4f} s together")
+        return longest < whole / 4
 
 
 async def a_while() -> None:

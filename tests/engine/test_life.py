@@ -1,7 +1,6 @@
 """How a group begins and ends: replay, stop, and what happens when it cannot go on."""
 
 import asyncio
-import time
 
 import pytest
 from tests.engine.driving import (
@@ -10,6 +9,7 @@ from tests.engine.driving import (
     Answers,
     FakeClock,
     GatedLog,
+    Stretches,
     a_while,
     append,
     content,
@@ -62,15 +62,11 @@ def test_replay_does_not_hold_the_loop() -> None:
         log = await filled(40_000, per_entry=100)
         group = Group(0, log, FakeClock(), BASE)
         task = asyncio.create_task(group.run())
-        gaps, turns, last = [], 0, time.perf_counter()
+        stretches = Stretches()
         while not group.recovered:
             await asyncio.sleep(0)
-            now = time.perf_counter()
-            gaps.append(now - last)
-            last = now
-            turns += 1
-        assert turns > 10
-        assert sorted(gaps)[-len(gaps) // 10] < 0.02
+            stretches.note()
+        assert stretches.are_short()
         await group.stop()
         await task
 
@@ -118,7 +114,7 @@ def test_stop_finishes_what_was_proposed() -> None:
         late = answers.propose(append(b"late"))
         assert answers.by_number[late] == Unavailable("the server is stopping")
         log.let_go()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await stopping
             await task
         assert [type(outcome) for outcome in await answers.settled()][:3] == [Appended] * 3
@@ -135,9 +131,10 @@ def test_stop_during_replay_ends_at_once() -> None:
         task = asyncio.create_task(group.run())
         await until(lambda: group.applied > BASE)
         assert not group.recovered
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await group.stop()
             await task
+        assert not group.recovered, "it went on to the end"
 
     run(session())
 
@@ -204,7 +201,7 @@ def test_a_group_that_cannot_apply_answers_everyone_and_can_be_stopped() -> None
         assert isinstance(answers.by_number[gathered], OutcomeUnknown | Unavailable)
         refused = answers.propose(append(b"c"))
         assert isinstance(answers.by_number[refused], Unavailable)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await group.stop()
 
     run(session())

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tests.server import Server
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 
 
 class NoAnswer(Exception):

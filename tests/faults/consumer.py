@@ -113,7 +113,7 @@ def events(response: http.client.HTTPResponse) -> Iterator[Stretch]:
 def main(host: str, port: str, bucket: str, kind: str, path: str) -> None:
     """Consume until the server is gone."""
     descriptor, position = restore(path)
-    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    connection = http.client.HTTPConnection(host, int(port), timeout=60)
     feed = f"/{bucket}"
     if kind == "sse":
         stretches = followed(connection, feed, position)

@@ -37,7 +37,7 @@ class Consumer:
         """Wait until it has seen that the server is gone."""
         if self._process is None:
             return
-        _, problem = self._process.communicate(timeout=30)
+        _, problem = self._process.communicate(timeout=60)
         code, self._process = self._process.returncode, None
         assert code in (0, -9), (self.kind, problem.decode())
 

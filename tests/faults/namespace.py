@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-START_SECONDS_MAX = 10.0
+START_SECONDS_MAX = 60.0
 
 
 class Forbidden(Exception):

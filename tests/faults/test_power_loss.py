@@ -152,7 +152,7 @@ class User:
             answered.set()
 
         group.propose(command, done, sum(map(len, command.messages)) if isinstance(command, Append) else 0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await answered.wait()
 
 
@@ -298,7 +298,7 @@ async def _group(disk: LossyDisk) -> tuple[Group, asyncio.Task[None]]:
 async def _decided(group: Group, command: AnyCommand) -> AnyOutcome | Failure:
     future: asyncio.Future[AnyOutcome | Failure] = asyncio.get_running_loop().create_future()
     group.propose(command, future.set_result)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await future
 
 

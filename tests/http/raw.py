@@ -1,13 +1,17 @@
 """A client that sends exactly the bytes it is told to, and shows exactly the bytes that come back."""
 
 import json
+import select
 import socket
+from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from tests.server import Server
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
+LARGE_ONES = 3
 
 
 class CutOff(Exception):
@@ -123,6 +127,10 @@ class Raw:
             self._socket.settimeout(before)
         return False
 
+    def has_news(self) -> bool:
+        """Whether anything has come that was not read."""
+        return bool(self._buffer or select.select([self._socket], [], [], 0)[0])
+
     def _until(self, mark: bytes) -> bytes:
         while mark not in self._buffer:
             if not self._fill():
@@ -151,6 +159,35 @@ def ask(server: Server, method: str, path: str, *lines: str | bytes, body: bytes
     """One request on a connection of its own."""
     with Raw(server) as raw:
         return raw.ask(method, path, *lines, body=body).answer(head=method == "HEAD")
+
+
+def is_held_up(server: Server, path: str, act: Callable[[], object]) -> bool:
+    """Whether others wait while a server answers many GETs of something large; counted, since a slow machine
+    slows both alike.
+
+    A server that does one thing at a time does something else at most once between each two of them, but for
+    what it took before them by chance: so the middle of several tries counts.
+    """
+    counts = sorted(_count_meanwhile(server, path, act) for _ in range(5))
+    print(f"done {counts} times while {LARGE_ONES} answers were made")
+    return counts[2] < 2 * LARGE_ONES
+
+
+def _count_meanwhile(server: Server, path: str, act: Callable[[], object]) -> int:
+    """How often something is done, once after the other, until all of the large answers begin to come."""
+    with ExitStack() as stack:
+        connections = [stack.enter_context(Raw(server)) for _ in range(LARGE_ONES)]
+        for raw in connections:
+            assert raw.ask("GET", "/healthz").answer().status == 200
+        for raw in connections:
+            raw.ask("GET", path)
+        count = 0
+        while not all(raw.has_news() for raw in connections):
+            act()
+            count += 1
+        for raw in connections:
+            assert raw.begin()[0] == 200
+        return count
 
 
 def data_of(answer: Answer) -> dict[str, Any]:

@@ -198,14 +198,14 @@ def test_producers_and_stream_seq_survive_a_restart_and_closure_too(
     start_server: StartServer, path: str
 ) -> None:
     own = start_server()
-    with httpx.Client(base_url=own.url) as api:
+    with httpx.Client(base_url=own.url, timeout=60) as api:
         make(api, path, TEXT, b"a")
         post(api, path, b"b", {**TEXT, **producer(0), "stream-seq": "5"}, status=200)
         make(api, path + "-closed")
         post(api, path + "-closed", b"", CLOSED)
         tags = [api.head(path).headers["etag"], api.head(path + "-closed").headers["etag"]]
     own.restart()
-    with httpx.Client(base_url=own.url) as api:
+    with httpx.Client(base_url=own.url, timeout=60) as api:
         assert [api.head(path).headers["etag"], api.head(path + "-closed").headers["etag"]] == tags
         assert api.head(path + "-closed").headers["stream-closed"] == "true"
         post(api, path, b"b", {**TEXT, **producer(0)}, status=204)

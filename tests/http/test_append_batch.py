@@ -204,13 +204,13 @@ def test_batches_and_single_appends_of_a_producer_share_their_numbers(api: httpx
 
 def test_a_batch_is_still_a_duplicate_after_a_kill(start_server: StartServer) -> None:
     server = start_server()
-    with httpx.Client(base_url=server.url) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         stream = f"{make_bucket(api)}/s"
         make(api, stream, BINARY)
         send(api, stream, frames(b"abc", b"de"), {**BINARY, **producer(0)})
     server.kill()
     server.start()
-    with httpx.Client(base_url=server.url) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         again = send(api, stream, frames(b"abc", b"de"), {**BINARY, **producer(0)}, 204)
         assert again.headers["stream-next-offset"] == offset(5)
         assert content(api, stream) == b"abcde"
@@ -276,7 +276,7 @@ def test_nothing_comes_between_the_frames_of_a_batch(api: httpx.Client, stream: 
     make(api, stream, BINARY)
 
     def write(letter: bytes) -> None:
-        with httpx.Client(base_url=api.base_url) as own:
+        with httpx.Client(base_url=api.base_url, timeout=60) as own:
             for _ in range(20):
                 send(own, stream, frames(*[letter] * 10))
 

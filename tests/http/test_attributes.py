@@ -250,7 +250,7 @@ def test_flat_paths_take_them_too(api: httpx.Client, path: str) -> None:
 
 def test_they_survive_a_restart(start_server: StartServer) -> None:
     server = start_server()
-    with httpx.Client(base_url=server.url) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         bucket = make_bucket(api)
         create(api, f"{bucket}/a", json.dumps(SEED), 201)
         create(api, f"{bucket}/b", json.dumps(SEED), 201)
@@ -259,6 +259,6 @@ def test_they_survive_a_restart(start_server: StartServer) -> None:
         put(api, f"{bucket}/c", {})
     server.kill()
     server.start()
-    with httpx.Client(base_url=server.url) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         assert [get(api, f"{bucket}/{name}") for name in "abc"] == [SEED, {"title": "caf\u00e9"}, {}]
         assert api.head(f"{bucket}/a").headers["stream-next-offset"] == offset(0)

@@ -24,13 +24,13 @@ def small(start_server: StartServer) -> Server:
 @pytest.fixture(scope="module")
 def api(small: Server) -> Iterator[httpx.Client]:
     """A client of it."""
-    with httpx.Client(base_url=small.url, timeout=20) as client:
+    with httpx.Client(base_url=small.url, timeout=60) as client:
         yield client
 
 
 def until_held(api: httpx.Client, count: int) -> None:
     """Wait until so many bytes are taken from the allowance."""
-    give_up_at = time.monotonic() + 10
+    give_up_at = time.monotonic() + 60
     while scrape(api).value("ursula_write_backpressure_bytes", limit="inflight_bytes") != count:
         assert time.monotonic() < give_up_at
         time.sleep(0.01)
@@ -117,7 +117,7 @@ def test_creating_with_a_body_is_turned_away_too(small: Server, api: httpx.Clien
 
 def test_a_body_that_never_fits_is_no_pressure(start_server: StartServer, path: str) -> None:
     server = start_server(limits__inflight_bytes="1000", limits__append_bytes="2000")
-    with httpx.Client(base_url=server.url) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         make(api, path, TEXT)
         refused(api.post(path, headers=TEXT, content=b"x" * 1500), 503, "write_backpressure")
         seen = scrape(api)

@@ -141,7 +141,7 @@ def test_a_slow_body_is_given_up(strict: Server, path: str, sent: bytes) -> None
         began = time.monotonic()
         answer = begin(raw, path, sent).answer()
         assert (answer.status, answer.code) == (408, "body_timeout")
-        assert 0.7 < time.monotonic() - began < 5
+        assert 0.7 < time.monotonic() - began < 25, "30 s are the default"
     assert ask(strict, "GET", path).body == b""
 
 

@@ -15,7 +15,7 @@ EVENTS = [b'{"event":"opened","number":%d}' % number for number in range(500)]
 @pytest.fixture(scope="module")
 def own(start_server: StartServer) -> Iterator[httpx.Client]:
     """A client of a server that flushes only when it is told to."""
-    with httpx.Client(base_url=start_server(cold__flush_interval="1h").url, timeout=20) as client:
+    with httpx.Client(base_url=start_server(cold__flush_interval="1h").url, timeout=60) as client:
         yield client
 
 
@@ -26,7 +26,7 @@ def moved(before: Scrape, after: Scrape, name: str, **labels: str) -> float:
 
 def until(api: httpx.Client, name: str, value: float, **labels: str) -> Scrape:
     """Wait until a metric has a value."""
-    give_up_at = time.monotonic() + 10
+    give_up_at = time.monotonic() + 60
     while (seen := scrape(api)).value(name, **labels) != value:
         assert time.monotonic() < give_up_at, f"{name} is {seen.value(name, **labels)}"
         time.sleep(0.01)

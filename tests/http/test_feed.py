@@ -328,14 +328,14 @@ def test_a_bucket_made_on_the_fly_has_its_first_entry_too(api: httpx.Client) -> 
 
 def test_the_feed_survives_a_restart_to_the_byte(start_server: StartServer) -> None:
     server = start_server()
-    with httpx.Client(base_url=server.url) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         bucket = busy_bucket(api)
         before = api.get(bucket, params={"offset": "-1"})
         middle = feed(api, bucket)[12]["position"]
         rest = api.get(bucket, params={"offset": middle}).content
     server.kill()
     server.start()
-    with httpx.Client(base_url=server.url) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         after = api.get(bucket, params={"offset": "-1"})
         assert after.content == before.content
         assert after.headers["stream-next-offset"] == before.headers["stream-next-offset"]
@@ -360,8 +360,6 @@ def wait_and_do(server: Server, bucket: str, after: str, act: Callable[[], objec
 def test_a_long_poll_wakes_for_everything_that_happens(server: Server, api: httpx.Client) -> None:
     bucket = make_bucket(api)
     path = f"{bucket}/s"
-    short = {"stream-expires-at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 2.5))}
-    make(api, f"{bucket}/short", short)
     after = position_of(api, bucket)
     batch = frames(b"2", b"3")
     steps: list[tuple[Callable[[], object], list[str]]] = [
@@ -376,19 +374,26 @@ def test_a_long_poll_wakes_for_everything_that_happens(server: Server, api: http
         (lambda: post(api, path, b"", CLOSED), ["close"]),
         (lambda: api.delete(f"{path}-fork"), ["delete"]),
     ]
-    expired = False
     for act, expected in steps:
         answer = wait_and_do(server, bucket, after, act)
         assert answer.status == 200
         assert re.fullmatch("[0-9]+", answer.headers["stream-cursor"])
         assert answer.headers["stream-up-to-date"] == "true"
-        found = [line["kind"] for line in lines_of(answer.body)]
-        expired = expired or "expire" in found
-        assert [kind for kind in found if kind != "expire"] == expected
+        assert [line["kind"] for line in lines_of(answer.body)] == expected
         after = answer.headers["stream-next-offset"]
-    if not expired:
-        answer = wait_and_do(server, bucket, after, lambda: None)
-        assert [line["kind"] for line in lines_of(answer.body)] == ["expire"]
+
+
+def test_a_long_poll_wakes_when_a_stream_expires(server: Server, api: httpx.Client) -> None:
+    bucket = make_bucket(api)
+    after = position_of(api, bucket)
+    make(api, f"{bucket}/short", {"stream-ttl": "1"})
+    found: list[str] = []
+    while len(found) < 2:
+        answer = ask(server, "GET", f"{bucket}?offset={after}&live=long-poll&timeout=45")
+        assert answer.status == 200
+        found += [line["kind"] for line in lines_of(answer.body)]
+        after = answer.headers["stream-next-offset"]
+    assert found == ["create", "expire"]
 
 
 def test_a_long_poll_says_when_nothing_happened_here(server: Server, api: httpx.Client) -> None:
@@ -516,7 +521,7 @@ class Writers:
         return any(thread.is_alive() for thread in self._threads)
 
     def _write(self, name: str) -> None:
-        with httpx.Client(base_url=self._server.url) as api:
+        with httpx.Client(base_url=self._server.url, timeout=60) as api:
             path = f"{self._bucket}/{name}"
             make(api, path, JSON)
             texts = [json.dumps(text + "x" * 100).encode() for text in self.expected[name]]
@@ -539,7 +544,7 @@ class Writers:
 
 
 def test_a_follower_over_many_connections_gets_each_line_once(cycling: Server) -> None:
-    with httpx.Client(base_url=cycling.url) as api:
+    with httpx.Client(base_url=cycling.url, timeout=60) as api:
         bucket = make_bucket(api)
     found: list[Line] = []
     position, cycles = "-1", 0
@@ -562,7 +567,7 @@ def test_a_follower_over_many_connections_gets_each_line_once(cycling: Server) -
 def test_a_consumer_killed_anywhere_neither_skips_nor_repeats(cycling: Server, live: str) -> None:
     """It keeps lines and position together, and dies at a random byte of a random response."""
     chance = random.Random(7)
-    with httpx.Client(base_url=cycling.url) as api:
+    with httpx.Client(base_url=cycling.url, timeout=60) as api:
         bucket = make_bucket(api)
     kept: list[Line] = []
     position = "-1"

@@ -162,9 +162,9 @@ def test_a_source_is_gone_but_kept_while_forks_need_it(api: httpx.Client, path: 
 
 
 def test_an_expired_source_is_gone_but_kept_too(api: httpx.Client, path: str) -> None:
-    make(api, path, {**TEXT, "stream-ttl": "1"}, b"abc")
+    make(api, path, {**TEXT, "stream-ttl": "3"}, b"abc")
     fork(api, path + "-f", path, stream_ttl="3600")
-    time.sleep(1.1)
+    time.sleep(3.1)
     refused(api.get(path), 410, "stream_gone")
     assert content(api, path + "-f") == b"abc"
 

@@ -57,11 +57,11 @@ def server(tmp_path: Path, disk: Broken) -> Iterator[Server]:
 
 @pytest.fixture
 def api(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=20) as client:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
 
 
-def until(found: Callable[[], bool], seconds: float = 20) -> None:
+def until(found: Callable[[], bool], seconds: float = 60) -> None:
     """Wait for something."""
     give_up_at = time.monotonic() + seconds
     while not found():
@@ -138,7 +138,7 @@ def test_appends_are_turned_away_at_the_limit_and_come_back_by_themselves(
     assert len(said) == 1, said
     assert str(disk.root) in said[0]
     server.kill()
-    with httpx.Client(base_url=server.start().url, timeout=20) as again:
+    with httpx.Client(base_url=server.start().url, timeout=60) as again:
         assert content(again, path) == b"before and stored " + MESSAGE * taken + b" after"
 
 
@@ -150,7 +150,7 @@ def test_nothing_is_lost_if_the_server_is_killed_while_it_is_full(
     taken = fill(api, path)
     server.kill()
     disk.bring_back()
-    with httpx.Client(base_url=server.start().url, timeout=20) as again:
+    with httpx.Client(base_url=server.start().url, timeout=60) as again:
         assert content(again, path) == MESSAGE * taken
         until(lambda: again.post(path, headers=BINARY, content=b"more").status_code == 204)
 
@@ -162,7 +162,7 @@ def test_a_start_waits_for_the_store_and_says_so(
     api.post("/cluster/flush").raise_for_status()
     server.stop()
     disk.take_away()
-    with httpx.Client(base_url=server.start(ready=False).url, timeout=20) as again:
+    with httpx.Client(base_url=server.start(ready=False).url, timeout=60) as again:
         until(lambda: "waiting for the store" in again.get("/readyz/local").json()["reason"])
         assert str(disk.root) in again.get("/readyz/local").json()["reason"]
         answer = again.get(path)

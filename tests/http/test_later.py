@@ -66,7 +66,7 @@ def json_case(forgetful: Server) -> Iterator[Case]:
 def begun(server: Server, kind: str) -> Iterator[Case]:
     """A new stream with the old messages, once they lie in the store."""
     headers, message = {"text": (TEXT, text), "json": (JSON, value), "binary": (BINARY, noise)}[kind]
-    with httpx.Client(base_url=server.url, timeout=20) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         bucket = f"/later-{next(_numbers)}"
         assert api.put(bucket).status_code == 201
         case = Case(server, api, bucket, f"{bucket}/s", headers, [message(n) for n in range(OLD + NEW)])
@@ -98,7 +98,7 @@ def segments(server: Server) -> dict[int, Any]:
 
 
 def wait_until_stored(server: Server, position: int) -> None:
-    give_up_at = time.monotonic() + 20
+    give_up_at = time.monotonic() + 60
     while max(segments(server), default=0) < position:
         assert time.monotonic() < give_up_at, "nothing comes to the store"
         time.sleep(0.01)
@@ -111,7 +111,7 @@ def writer(case: Case) -> Iterator[None]:
 
     def write() -> None:
         try:
-            with httpx.Client(base_url=case.server.url, timeout=20) as api:
+            with httpx.Client(base_url=case.server.url, timeout=60) as api:
                 for number, message in enumerate(case.messages[OLD:], 1):
                     post(api, case.path, message, case.headers | (CLOSED if number == NEW else {}))
                     time.sleep(0.005)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -48,12 +49,19 @@ def test_a_long_poll_at_the_tail_waits_for_an_append(api: httpx.Client, path: st
         make(api, path, JSON, b"[1]")
 
 
+@pytest.fixture(scope="module")
+def patient(start_server: StartServer) -> Iterator[httpx.Client]:
+    """A client of a server whose long-polls take a minute, if nobody says otherwise."""
+    with httpx.Client(base_url=start_server(http__long_poll="60s").url, timeout=90) as client:
+        yield client
+
+
 @pytest.mark.parametrize("wait", ["timeout=0", "timeout_ms=100", "timeout=0&timeout_ms=100", "timeout_ms=0"])
-def test_a_long_poll_gives_up_when_the_client_wants(api: httpx.Client, path: str, wait: str) -> None:
-    made = make(api, path, TEXT, b"hello")
+def test_a_long_poll_gives_up_when_the_client_wants(patient: httpx.Client, path: str, wait: str) -> None:
+    made = make(patient, path, TEXT, b"hello")
     began = time.monotonic()
-    answer = api.get(f"{path}?offset=5&live=long-poll&{wait}")
-    assert time.monotonic() - began < 2.5
+    answer = patient.get(f"{path}?offset=5&live=long-poll&{wait}")
+    assert time.monotonic() - began < 30
     assert answer.status_code == 204
     assert answer.content == b""
     assert answer.headers["stream-next-offset"] == offset(5)
@@ -65,18 +73,18 @@ def test_a_long_poll_gives_up_when_the_client_wants(api: httpx.Client, path: str
 
 def test_a_long_poll_waits_as_configured(start_server: StartServer, path: str) -> None:
     server = start_server(http__long_poll="300ms")
-    with httpx.Client(base_url=server.url) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         make(api, path, TEXT)
         began = time.monotonic()
         assert api.get(f"{path}?offset=now&live=long-poll").status_code == 204
-        assert 0.25 < time.monotonic() - began < 3
+        assert 0.25 < time.monotonic() - began < 30
 
 
 def test_a_closed_stream_answers_at_once_in_every_mode(api: httpx.Client, path: str) -> None:
     make(api, path, {**TEXT, **CLOSED}, b"all")
     began = time.monotonic()
     for start in (offset(3), "now"):
-        answer = api.get(f"{path}?offset={start}&live=long-poll&timeout=20")
+        answer = api.get(f"{path}?offset={start}&live=long-poll&timeout=60")
         assert answer.status_code == 204
         assert answer.headers["stream-closed"] == "true"
         assert answer.headers["stream-up-to-date"] == "true"
@@ -87,7 +95,7 @@ def test_a_closed_stream_answers_at_once_in_every_mode(api: httpx.Client, path: 
     with_data = api.get(f"{path}?offset=-1&live=long-poll")
     assert with_data.content == b"all"
     assert with_data.headers["stream-closed"] == "true"
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 45
 
 
 def test_closing_and_deleting_wake_a_long_poll(api: httpx.Client, path: str) -> None:

@@ -24,7 +24,7 @@ LATENCY = "ursula_http_request_duration_seconds"
 def own(start_server: StartServer) -> Iterator[httpx.Client]:
     """A client of a server that nobody else talks to, and that writes nothing by itself."""
     server = start_server(http__long_poll="200ms", cold__flush_interval="1h")
-    with httpx.Client(base_url=server.url, timeout=20) as client:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
 
 
@@ -111,7 +111,7 @@ def test_a_long_wait_is_no_slow_read(own: httpx.Client) -> None:
     assert own.get("/v1/stream/waits?offset=now&live=long-poll").status_code == 204
     after = scrape(own)
     assert moved(before, after, REQUESTS, route="stream_long_poll") == 1
-    assert moved(before, after, f"{LATENCY}_sum") < 0.1
+    assert moved(before, after, f"{LATENCY}_count") == 1, "only the scrape"
     assert after.value(f"{LATENCY}_count", route="stream_long_poll") == 0
 
 
@@ -167,7 +167,7 @@ def test_writers_at_the_same_time_share_batches_and_syncs(own: httpx.Client) -> 
 
 def test_live_connections_are_seen_while_they_last(own: httpx.Client, start_server: StartServer) -> None:
     server = start_server()
-    with httpx.Client(base_url=server.url, timeout=20) as api, ExitStack() as stack:
+    with httpx.Client(base_url=server.url, timeout=60) as api, ExitStack() as stack:
         make(api, "/v1/stream/live/a", TEXT)
         make(api, "/v1/stream/live/b", TEXT)
 
@@ -205,7 +205,7 @@ def test_live_connections_are_seen_while_they_last(own: httpx.Client, start_serv
 
 def until(api: httpx.Client, name: str, value: float) -> None:
     """Wait until a metric has a value."""
-    give_up_at = time.monotonic() + 10
+    give_up_at = time.monotonic() + 60
     while scrape(api)[name] != value:
         assert time.monotonic() < give_up_at, f"{name} is {scrape(api)[name]}"
         time.sleep(0.01)
@@ -226,7 +226,7 @@ def test_streams_and_buckets_are_counted(own: httpx.Client) -> None:
 
 
 def test_a_new_segment_is_counted(start_server: StartServer) -> None:
-    with httpx.Client(base_url=start_server(limits__log_segment_bytes="64KiB").url) as api:
+    with httpx.Client(base_url=start_server(limits__log_segment_bytes="64KiB").url, timeout=60) as api:
         make(api, "/v1/stream/segments", BINARY)
         assert scrape(api)["ursula_log_segments"] == 1
         for _ in range(3):
@@ -235,7 +235,7 @@ def test_a_new_segment_is_counted(start_server: StartServer) -> None:
 
 
 def test_a_log_in_memory_has_no_syncs_and_no_segments(start_server: StartServer) -> None:
-    with httpx.Client(base_url=start_server("--log", "memory").url) as api:
+    with httpx.Client(base_url=start_server("--log", "memory").url, timeout=60) as api:
         make(api, "/v1/stream/volatile", BINARY, b"x")
         seen = scrape(api)
     assert "ursula_log_sync_duration_seconds" not in seen.families
@@ -258,7 +258,7 @@ def test_metrics_answer_while_the_log_is_replayed(tmp_path: Path) -> None:
     write_long_log(tmp_path / "data", messages=400_000)
     server = Server(tmp_path / "data").start(ready=False)
     try:
-        with httpx.Client(base_url=server.url, timeout=20) as api:
+        with httpx.Client(base_url=server.url, timeout=60) as api:
             during = scrape(api)
             assert api.get("/v1/stream/long-0").status_code == 503
             assert during["ursula_rehydrate_complete"] == 0

@@ -224,7 +224,7 @@ def test_a_chain_of_forks_is_trimmed_link_by_link(api: httpx.Client, stream: str
 
 def test_trims_survive_a_restart(start_server: StartServer) -> None:
     server = start_server()
-    with httpx.Client(base_url=server.url) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         path = f"{make_bucket(api)}/s"
         make(api, path, BINARY)
         for part in (b"1234", b"5678", b"9012"):
@@ -234,7 +234,7 @@ def test_trims_survive_a_restart(start_server: StartServer) -> None:
         trim(api, path, 4)
     server.kill()
     server.start()
-    with httpx.Client(base_url=server.url) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         assert content(api, path) == b"56789012"
         assert content(api, f"{path}-fork") == b"12345678own"
         refused(api.get(path, params={"offset": "0"}), 410, "offset_trimmed")

@@ -84,12 +84,12 @@ def test_a_closed_stream_comes_back_closed(api: httpx.Client, path: str) -> None
 
 
 def test_a_stream_that_expired_comes_back_for_another_while(api: httpx.Client, path: str) -> None:
-    make(api, path, TEXT | {"stream-ttl": "1"}, b"short-lived")
-    time.sleep(1.1)
+    make(api, path, TEXT | {"stream-ttl": "2"}, b"short-lived")
+    time.sleep(2.1)
     assert api.head(path).status_code == 404
     assert undelete(api, path).status_code == 200
     assert content(api, path) == b"short-lived"
-    time.sleep(1.2)
+    time.sleep(2.2)
     assert api.head(path).status_code == 404
 
 
@@ -192,7 +192,7 @@ def test_a_request_has_a_size(api: httpx.Client) -> None:
 
 def test_it_is_still_back_after_a_crash(start_server: StartServer, path: str) -> None:
     server = start_server()
-    with httpx.Client(base_url=server.url, timeout=20) as api:
+    with httpx.Client(base_url=server.url, timeout=60) as api:
         make(api, path, TEXT, b"one")
         api.post("/cluster/flush").raise_for_status()
         gone = delete(api, path)
@@ -200,10 +200,10 @@ def test_it_is_still_back_after_a_crash(start_server: StartServer, path: str) ->
         delete(api, path)
         api.post("/cluster/flush").raise_for_status()
     server.kill()
-    with httpx.Client(base_url=server.start().url, timeout=20) as api:
+    with httpx.Client(base_url=server.start().url, timeout=60) as api:
         assert undelete(api, path, incarnation=gone).status_code == 200
         assert content(api, path) == b"one"
     server.kill()
-    with httpx.Client(base_url=server.start().url, timeout=20) as api:
+    with httpx.Client(base_url=server.start().url, timeout=60) as api:
         assert content(api, path) == b"one"
         assert api.head(path).headers["stream-incarnation"] == gone

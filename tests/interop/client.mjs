@@ -41,7 +41,7 @@ function numbers(count, first = 0) {
   return Array.from({ length: count }, (_, index) => ({ n: first + index }))
 }
 
-const options = { timeout: 20_000 }
+const options = { timeout: 60_000 }
 
 test("a stream is created, found, and created again only as it was", options, async () => {
   const url = `${root}/v1/stream/client-life`

@@ -31,7 +31,7 @@ function names(collection) {
 }
 
 for (const live of ["long-poll", "sse"]) {
-  test(`a collection is what the stream says, and follows it by ${live}`, { timeout: 20_000 }, async (context) => {
+  test(`a collection is what the stream says, and follows it by ${live}`, { timeout: 60_000 }, async (context) => {
     const url = `${root}/v1/stream/state-${live}`
     const writer = await DurableStream.create({ url, contentType: "application/json" })
     const append = (...events) =>

@@ -27,7 +27,7 @@ def test_a_page_follows_a_stream_over_many_connections_to_its_end(
     """Each time it misses something and gets it later. A browser takes 3 s to connect again."""
     server = start_server(http__sse_cycle="500ms")
     sent: list[str] = []
-    with httpx.Client(base_url=server.url) as api, Browser(PAGE) as browser:
+    with httpx.Client(base_url=server.url, timeout=60) as api, Browser(PAGE) as browser:
 
         def send(value: str, headers: dict[str, str] = JSON) -> None:
             sent.append(value)
@@ -62,7 +62,7 @@ def test_a_page_sees_a_stream_only_if_its_origin_is_allowed(start_server: StartS
     for is_allowed in (True, False):
         with Browser(PAGE) as browser:
             server = start_server(cors__origins=browser.origin if is_allowed else "http://example.org")
-            with httpx.Client(base_url=server.url) as api:
+            with httpx.Client(base_url=server.url, timeout=60) as api:
                 make(api, path, JSON, b'["hello"]')
             browser.open(f"{server.url}{path}?offset=-1&live=sse")
             if is_allowed:

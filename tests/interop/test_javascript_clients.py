@@ -8,7 +8,7 @@ from tests.conftest import StartServer
 from tests.server import Server
 
 FOLDER = Path(__file__).parent
-SCRIPT_SECONDS_MAX = 60
+SCRIPT_SECONDS_MAX = 200
 
 
 @pytest.fixture(scope="module")

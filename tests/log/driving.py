@@ -30,7 +30,7 @@ async def read_all(log: FileLog) -> list[Entry]:
     """Every entry from the first that is kept to the tail."""
     entries: list[Entry] = []
     following = log.follow(log.first)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (entries[-1].position if entries else log.first) < log.known_tail:
             entries.append(await anext(following))
     return entries

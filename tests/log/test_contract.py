@@ -40,7 +40,7 @@ def run(open_log: Open, test: Callable[[MemoryLog | FileLog], Awaitable[None]]) 
 
 
 async def take(entries: AsyncIterator[Entry], count: int) -> list[Entry]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [await anext(entries) for _ in range(count)]
 
 
