@@ -4,6 +4,9 @@ import os
 import random
 
 ROUNDS = int(os.environ.get("URSULA_FAULT_ROUNDS", "3"))
+IS_LONG = ROUNDS > 3
+"""Whether there is time for every variant of a fault, and for long ones."""
+
 SEED = int(os.environ.get("URSULA_FAULT_SEED", str(random.SystemRandom().randrange(1 << 32))))
 
 

@@ -6,12 +6,14 @@ import json
 import os
 import threading
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
 from tests.faults.client import Answer, Client
 from tests.faults.namespace import Forbidden, Namespace
 from tests.faults.notes import note
+from tests.faults.rounds import IS_LONG
 from tests.faults.writers import BINARY
 from tests.log.lossy_disk import LossyDisk
 from tests.server import Server, ServerExited
@@ -21,6 +23,9 @@ from ursula.log.file import FileLog
 TMPFS = 'mount -t tmpfs -o size=2m tmpfs "$1"'
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1"'
 PATH = "/v1/stream/full"
+SEGMENT_BYTES = ("64KiB", "1MiB", "64MiB")
+SIZES = (500, 3000, 200_000)
+CORNERS = (("64KiB", 500), ("64KiB", 200_000), ("1MiB", 3000), ("64MiB", 500), ("64MiB", 200_000))
 
 
 def namespace(folder: Path, mounts: str) -> Namespace | None:
@@ -86,8 +91,10 @@ def check_refusal(answer: Answer) -> None:
     assert "No space left on device" in error["message"]
 
 
-@pytest.mark.parametrize("size", [500, 3000, 200_000])
-@pytest.mark.parametrize("segment_bytes", ["64KiB", "1MiB", "64MiB"])
+@pytest.mark.parametrize(
+    ("segment_bytes", "size"),
+    [pair for pair in product(SEGMENT_BYTES, SIZES) if IS_LONG or pair in CORNERS],
+)
 def test_a_full_disk_refuses_appends_and_goes_on_when_there_is_room(
     tmp_path: Path, size: int, segment_bytes: str
 ) -> None:
@@ -160,10 +167,10 @@ def test_live_readers_are_never_shown_what_a_full_disk_did_not_take(tmp_path: Pa
         appends = Appends(server, 50_000)
         for _ in range(5):
             appends.until_full()
-        give_up_at = time.monotonic() + 10
+        give_up_at = time.monotonic() + 60
         while client.ask("POST", PATH, b"end", BINARY).status != 204:
             assert time.monotonic() < give_up_at, "not even three bytes fit"
-        reading.join(20)
+        reading.join(60)
         assert not reading.is_alive()
         assert b"".join(seen) == client.read(PATH)
         server.kill()

