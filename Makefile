@@ -22,7 +22,7 @@ serve: .venv/install.stamp
 
 test: lint node
 	@scripts/debian-packages util-linux chromium
-	.venv/bin/pytest $(ARGS)
+	.venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: .venv/test.stamp
 	.venv/bin/ruff check

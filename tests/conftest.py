@@ -1,17 +1,79 @@
-"""Servers and clients for every test that goes over the wire."""
+"""Servers and clients for tests over the wire; which tests come first; what a run says at its end.
+
+`make test` runs files side by side in two processes, each with its own fixtures for the session.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from tests.faults.notes import NOTES, note
 from tests.server import Server
 
 StartServer = Callable[..., Server]
 
+LONG_FILES = (
+    "conformance/test_conformance.py",
+    "faults/test_large_bodies.py",
+    "faults/test_kill.py",
+    "faults/test_s3_outage.py",
+    "http/test_later.py",
+    "faults/test_stop.py",
+    "faults/test_disk.py",
+    "engine/test_merging.py",
+    "http/test_start.py",
+    "http/test_hot_limit.py",
+    "http/test_bootstrap.py",
+    "interop/test_browser.py",
+    "http/test_connections.py",
+    "http/test_snapshots.py",
+    "cold/test_restore.py",
+    "faults/test_kill_bucket.py",
+    "engine/test_flush.py",
+    "faults/test_cold_disk.py",
+    "model/test_flush_model.py",
+    "faults/test_kill_restore.py",
+    "model/test_against_oracle.py",
+    "faults/test_kill_tidying.py",
+    "docs/test_troubleshooting.py",
+    "http/test_fuzz.py",
+)
+"""Those of more than a quarter of a minute come first, so that no process is left alone with one at the end;
+those that wait among those that work."""
+
 _numbers = count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first."""
+    root = Path(__file__).parent
+    places = {root / name: place for place, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One of several processes hands over what it could not do here."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["notes"] = NOTES
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what such a process hands over; one that crashed has nothing."""
+    for text in getattr(node, "workeroutput", {}).get("notes", []):
+        note(text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the notes, if there are any."""
+    if NOTES:
+        terminalreporter.section("fault tests on this machine")
+        for text in NOTES:
+            terminalreporter.write_line(text)
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +88,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def api(server: Server) -> Iterator[httpx.Client]:
     """A client of the shared server."""
-    with httpx.Client(base_url=server.url, timeout=20) as client:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
 
 

