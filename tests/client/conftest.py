@@ -1,6 +1,7 @@
 """Both clients, and names that no other test uses."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
@@ -10,6 +11,8 @@ import httpx
 import pytest
 from tests.client.driven import driven
 from tests.client.proxy import Proxy
+from tests.conftest import StartServer
+from tests.scrape import scrape
 from tests.server import Server
 
 from ursula.client import AsyncClient, Client, Patience
@@ -22,6 +25,21 @@ QUICK = Patience(first_seconds=0.01, longest_seconds=0.05, give_up_seconds=60)
 OPTIONS: dict[str, Any] = {"patience": QUICK, "live_patience": Patience(0.01, 0.05, None)}
 
 _numbers = count()
+
+
+@pytest.fixture(scope="module")
+def quiet(start_server: StartServer) -> Server:
+    """A server that nobody follows but the test that uses it."""
+    return start_server()
+
+
+def wait_for_a_follower(server: Server) -> None:
+    """Wait until someone follows something."""
+    give_up_at = time.monotonic() + 60
+    with httpx.Client(base_url=server.url, timeout=60) as api:
+        while not scrape(api)["ursula_live_watchers"]:
+            assert time.monotonic() < give_up_at, "nobody follows"
+            time.sleep(0.01)
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,9 @@ import time
 from typing import Any
 
 import pytest
-from tests.client.conftest import Connect
+from tests.client.conftest import Connect, wait_for_a_follower
 from tests.client.proxy import Proxy
+from tests.server import Server
 
 from ursula.client import Batching, Client, NotFound, PreconditionFailed, Record, Refused
 
@@ -137,18 +138,19 @@ def test_an_append_can_demand_the_next_record(client: Client, name: str) -> None
 
 @pytest.mark.parametrize("start", [0, "now"])
 def test_records_are_followed_until_the_stream_is_closed(
-    client: Client, server: Any, name: str, start: Any
+    connect: Connect, quiet: Server, name: str, start: Any
 ) -> None:
-    stream = client.stream(name)
+    path = f"/v1/stream/{name}"
+    stream = connect(quiet.url).stream(path)
     stream.create(JSON)
     stream.append_json("old")
 
     def write() -> None:
-        with Client(server.url) as other:
+        with Client(quiet.url) as other:
             for number in range(3):
-                time.sleep(0.2)
-                other.stream(name, JSON).append_json(number, number)
-            other.stream(name).close()
+                wait_for_a_follower(quiet)
+                other.stream(path, JSON).append_json(number, number)
+            other.stream(path).close()
 
     thread = threading.Thread(target=write)
     thread.start()

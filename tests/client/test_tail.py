@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from tests.client.conftest import Connect
+from tests.client.conftest import Connect, wait_for_a_follower
 from tests.client.proxy import CUT_BEFORE, Fault, Proxy, answer
 from tests.conftest import StartServer
 from tests.server import Server
@@ -80,25 +80,32 @@ def test_bytes_come_as_they_are(
         assert b"".join(values_of(stream.tail(live=live))) == b"one\ntwo three\n\n"
 
 
-def test_text_keeps_its_carriage_returns(client: Client, server: Server, name: str) -> None:
-    stream = client.stream(name)
+def test_text_keeps_its_carriage_returns(connect: Connect, quiet: Server, name: str) -> None:
+    path = f"/v1/stream/{name}"
+    stream = connect(quiet.url).stream(path)
     stream.create("text/plain")
     with closing(stream.tail("now")) as messages:
 
         def write() -> None:
-            time.sleep(0.2)
-            with Client(server.url) as other:
-                other.stream(name, "text/plain").append(b"a\r\nb\rc\xff", close=True)
+            wait_for_a_follower(quiet)
+            with Client(quiet.url) as other:
+                other.stream(path, "text/plain").append(b"a\r\nb\rc\xff", close=True)
 
         with meanwhile(write):
             assert b"".join(values_of(messages)) == b"a\r\nb\rc\xff"
 
 
-def test_a_tail_from_now_gives_only_what_comes(client: Client, server: Server, name: str) -> None:
-    stream = client.stream(name)
+def test_a_tail_from_now_gives_only_what_comes(connect: Connect, quiet: Server, name: str) -> None:
+    path = f"/v1/stream/{name}"
+    stream = connect(quiet.url).stream(path)
     stream.create(JSON)
     stream.append_json("old")
-    with meanwhile(writing(server, name, range(2), pause=0.2)):
+
+    def write() -> None:
+        wait_for_a_follower(quiet)
+        writing(quiet, path, range(2))()
+
+    with meanwhile(write):
         assert values_of(stream.tail("now")) == [0, 1]
 
 
