@@ -17,6 +17,7 @@ from typing import Any, Self
 
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
+AS_INSTALLED = Path(__file__).parent / "as_installed"
 TINY_FLUSHES = {"cold.flush_size": "4KiB", "cold.flush_interval": "50ms", "cold.cache_bytes": "0"}
 """With these nearly everything is read from the store. `URSULA_TEST_COLD=tiny` gives them to every server but
 those whose tests set one of them."""
@@ -52,6 +53,8 @@ class Server:
         self._environment = {
             name: value for name, value in os.environ.items() if not name.startswith("URSULA_")
         }
+        paths = [str(AS_INSTALLED), *filter(None, [self._environment.get("PYTHONPATH")])]
+        self._environment["PYTHONPATH"] = os.pathsep.join(paths)
         settings = settings or {}
         if os.environ.get("URSULA_TEST_COLD") == "tiny" and not TINY_FLUSHES.keys() & settings.keys():
             settings = {**TINY_FLUSHES, **settings}
