@@ -9,6 +9,8 @@ from .servers import OURS, Server
 FLUSH_SECONDS_MAX = 300.0
 DROP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.05
+MERGE_SECONDS_MAX = 120.0
+QUIET_SECONDS = 3.0
 
 NEVER_FLUSHED = OURS.with_settings(
     cold__flush_size="16GiB", cold__flush_interval="24h", cold__max_hot_bytes="32GiB"
@@ -25,6 +27,18 @@ def flush(server: Server) -> None:
     while get(server, "/cluster/hot-cold-stats").json()["hot_bytes"]:
         if time.monotonic() > deadline:
             raise Failed(f"something was still in memory {DROP_SECONDS_MAX:.0f} s after a flush")
+        time.sleep(POLL_SECONDS)
+
+
+def rest(server: Server) -> None:
+    """Wait until neighbouring segments are merged, so that nobody works beside the reader."""
+    deadline, before, since = time.monotonic() + MERGE_SECONDS_MAX, -1, time.monotonic()
+    while time.monotonic() - since < QUIET_SECONDS:
+        if time.monotonic() > deadline:
+            raise Failed(f"segments were still being merged after {MERGE_SECONDS_MAX:.0f} s")
+        now = get(server, "/cluster/hot-cold-stats").json()["segments"]
+        if now != before:
+            before, since = now, time.monotonic()
         time.sleep(POLL_SECONDS)
 
 

@@ -23,8 +23,8 @@ MODEL_VALUES = {
 
 ALLOWED = {
     "model": {"ursula.model"},
-    "log": {"ursula.log", "ursula.tally"},
-    "cold": {"ursula.cold"},
+    "log": {"ursula.log", "ursula.crc", "ursula.tally"},
+    "cold": {"ursula.cold", "ursula.crc"},
     "engine": {"ursula.engine", "ursula.model", "ursula.log.seam", "ursula.cold", "ursula.tally"},
     "http": {
         "ursula.http",
@@ -41,6 +41,7 @@ ALLOWED = {
     "client": {"ursula.client"},
     "terminal": {"ursula.terminal", "ursula.client"},
     "config.py": set(),
+    "crc.py": set(),
     "logs.py": set(),
     "tally.py": set(),
 }

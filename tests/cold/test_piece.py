@@ -175,7 +175,8 @@ def test_the_format_needs_nothing_but_pyarrow() -> None:
 import sys
 import ursula.cold.segment, ursula.cold.piece
 ours = {name for name in sys.modules if name.startswith("ursula")}
-assert ours == {"ursula", *("ursula.cold" + end for end in ("", ".schema", ".segment", ".piece"))}, ours
+format = {"ursula.cold" + end for end in ("", ".schema", ".segment", ".piece")}
+assert ours == {"ursula", "ursula.crc", *format}, ours
 assert not {"obstore", "httpx", "msgspec", "granian"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -134,8 +134,11 @@ class FsStore:
         length = check_range(start, end)
 
         def read(path: Path) -> bytes:
-            with path.open("rb", buffering=0) as file:
-                return os.pread(file.fileno(), length, start)
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return os.pread(file, length, start)
+            finally:
+                os.close(file)
 
         try:
             data = self._look_up(key, read)

@@ -73,10 +73,10 @@ class Piece:
     @classmethod
     def of_all(cls, rows: pa.Table, stream: str) -> "Piece | None":
         """The same of rows that are all of one stream, with as many columns as such need."""
-        columns = {name: _array(rows[name]) for name in SOLE_COLUMNS if name in rows.column_names}
-        data = _joined(columns.pop("payload"))
-        is_append = pc.equal(columns.pop("kind"), "append")
-        if is_append.true_count < rows.num_rows:
+        columns = dict(zip(rows.column_names, map(_array, rows.columns), strict=True))
+        data, kind = _joined(columns.pop("payload")), columns.pop("kind")
+        if _joined(kind) != b"append" * len(kind):
+            is_append = pc.equal(kind, "append")
             columns = {name: column.filter(is_append) for name, column in columns.items()}
         starts, ends = _integers(columns["offset"]), _integers(columns["next_offset"])
         if not ends:

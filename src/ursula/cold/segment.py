@@ -20,7 +20,6 @@ without the GIL: for threads.
 
 import hashlib
 import json
-import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -33,6 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ..crc import crc32
 from .schema import SEGMENT_SCHEMA
 
 FORMAT = 1
@@ -222,6 +222,7 @@ class Footer:
         self.spans = spans
         self.memory_bytes = 8 * metadata.serialized_size + 1024 * len(spans)
         self._appending = [span for span in spans if span.first_append is not None]
+        self._idle: list[tuple[_Part, pq.ParquetFile]] = []
 
     @classmethod
     def parse(cls, key: str, tail: bytes | memoryview, crc: int | None) -> "Footer":
@@ -229,7 +230,7 @@ class Footer:
         try:
             size = _footer_size(tail)
             footer = memoryview(tail)[len(tail) - size :]
-            if crc is not None and zlib.crc32(footer) != crc:
+            if crc is not None and crc32(footer) != crc:
                 raise ValueError("the footer's checksum does not match")
             metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer))
             return cls(key, metadata, _spans(metadata))
@@ -272,6 +273,20 @@ class Footer:
         """The row groups with rows of a bucket."""
         return self._between((bucket,))
 
+    def read_row_group(self, span: Span, data: bytes | memoryview, columns: Sequence[str] | None) -> pa.Table:
+        """The rows in the bytes of a row group, unchecked. For several threads at once."""
+        try:
+            part, file = self._idle.pop()
+        except IndexError:
+            part = _Part(self.spans[-1].end)
+            file = pq.ParquetFile(pa.PythonFile(part, mode="r"), metadata=self.metadata, pre_buffer=False)
+        part.begin(data, span.start)
+        try:
+            return file.read_row_group(span.number, columns=columns, use_threads=False)
+        finally:
+            part.begin(b"", 0)
+            self._idle.append((part, file))
+
     def _between(self, name: tuple[str | int, ...]) -> list[Span]:
         """The row groups with keys that begin so."""
         size = len(name)
@@ -286,11 +301,9 @@ def decode_row_group(
     try:
         if len(data) != span.end - span.start:
             raise ValueError(f"{len(data)} bytes instead of {span.end - span.start}")
-        if zlib.crc32(data) != span.checksum:
+        if crc32(data) != span.checksum:
             raise ValueError("the checksum does not match")
-        with pa.PythonFile(_Part(data, span.start), mode="r") as source:
-            file = pq.ParquetFile(source, metadata=footer.metadata, pre_buffer=False)
-            table = file.read_row_group(span.number, columns=columns, use_threads=False)
+        table = footer.read_row_group(span, data, columns)
         if table.num_rows != span.row_count:
             raise ValueError(f"{table.num_rows} rows instead of {span.row_count}")
         return table.replace_schema_metadata(None)
@@ -317,7 +330,7 @@ class _Sink:
     def write(self, data: bytes) -> int:
         self._write(data)
         self.hash.update(data)
-        self._checksum = zlib.crc32(data, self._checksum)
+        self._checksum = crc32(data, self._checksum)
         self._size += len(data)
         return len(data)
 
@@ -336,13 +349,18 @@ class _Part:
 
     closed = False
 
-    def __init__(self, data: bytes | memoryview, start: int) -> None:
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self.begin(b"", 0)
+
+    def begin(self, data: bytes | memoryview, start: int) -> None:
+        """These are the bytes from a place on."""
         self._buffer = pa.py_buffer(data)
         self._start = start
         self._place = 0
 
     def seek(self, place: int, whence: int = 0) -> int:
-        self._place = place if whence == 0 else self._start + self._buffer.size + place
+        self._place = place if whence == 0 else self._size + place
         return self._place
 
     def tell(self) -> int:

@@ -30,7 +30,9 @@ from .blob_reads import BlobReads
 from .evidence import Evidence, subject_of
 
 READ_AHEAD = 4
-"""So many row groups are fetched at once before they are asked for, when there are not so many already."""
+READ_AHEAD_FAR = 8
+"""So many row groups are fetched at once before they are asked for, when there are not so many already:
+from a store on this machine, and from one that is far away."""
 
 ENDS_MAX = 4096
 """Of so many reads it is known where they ended."""
@@ -47,9 +49,12 @@ class ColdReads:
         self._state = state
         self._segments = segments
         self.fetch = BlobReads(store, cache).fetch
-        self._ahead: dict[str, asyncio.Task[None]] = {}
+        self._ahead: set[asyncio.Task[None]] = set()
+        self._unread: dict[tuple[SegmentRef, Span], None] = {}  # what was fetched ahead, oldest first
         self._ends: dict[tuple[str, int], None] = {}  # of reads, in the order of time
-        self._ahead_count = min(READ_AHEAD, cache.bytes_max // (4 * ROW_GROUP_BYTES))  # half of it at most
+        self._unread_max = cache.bytes_max // (2 * ROW_GROUP_BYTES)
+        ahead_max = READ_AHEAD_FAR if store.local_range() is None else READ_AHEAD
+        self._ahead_count = min(ahead_max, self._unread_max // 2)
 
     async def read(
         self, bucket: str, stream: Stream, offset: int, bytes_max: int, whole: bool
@@ -223,15 +228,20 @@ class ColdReads:
 
     def _read_ahead(self, bucket: str, owner: Stream, offset: int, limit: int) -> None:
         """Have the next row groups fetched for someone who seems to read on and on."""
-        wanted = owner.incarnation
-        if offset >= min(limit, owner.messages.start) or wanted in self._ahead or not self._ahead_count:
+        if offset >= min(limit, owner.messages.start) or not self._has_room_ahead():
             return
+        name = bucket, owner.name, owner.incarnation
+        fetching = self._fetch_ahead(name, owner.refs_from(offset, 2 * self._ahead_count), offset)
+        task = asyncio.get_running_loop().create_task(fetching)
+        self._ahead.add(task)
+        task.add_done_callback(self._ahead.discard)
 
-        refs = owner.refs_from(offset, 2 * self._ahead_count)
-        task = self._ahead[wanted] = asyncio.get_running_loop().create_task(
-            self._fetch_ahead((bucket, owner.name, owner.incarnation), refs, offset)
-        )
-        task.add_done_callback(lambda _: self._ahead.pop(wanted))
+    def _has_room_ahead(self) -> bool:
+        """Whether what is fetched ahead will still be in the cache when its reader comes for it."""
+        unread = self._unread
+        while unread and not self._segments.holds(*(oldest := next(iter(unread)))):
+            del unread[oldest]  # it never came
+        return 0 < self._ahead_count <= self._unread_max - len(unread)
 
     async def _fetch_ahead(self, name: Name, refs: list[Ref], offset: int) -> None:
         """Fetch some row groups at once, if too few are at hand; who needs them is told what is wrong."""
@@ -240,6 +250,7 @@ class ColdReads:
             at_hand = sum(1 for _ in takewhile(lambda it: self._segments.holds(*it), following))
             if at_hand < min(self._ahead_count, len(following)):
                 some = following[at_hand : at_hand + self._ahead_count]
+                self._unread.update(dict.fromkeys(some))
                 by_segment = groupby(some, key=lambda it: it[0])
                 await asyncio.gather(
                     *(self._segments.fetch(ref, [span for _, span in its], name) for ref, its in by_segment)
@@ -321,7 +332,9 @@ class ColdReads:
     ) -> Piece | None:
         if span is None:
             return None
-        return await self._segments.piece(segment_ref(segment), span, (bucket, owner.name, owner.incarnation))
+        ref = segment_ref(segment)
+        self._unread.pop((ref, span), None)
+        return await self._segments.piece(ref, span, (bucket, owner.name, owner.incarnation))
 
     def _refusal(self, bucket: str, stream: Stream, offset: int) -> Refused:
         """Why a stream is not to be read at the offset any more."""

@@ -1,12 +1,9 @@
 """GET /cluster/plan: where the history of a bucket lies, for readers that fetch it themselves."""
 
-from typing import cast
-
 import msgspec
 
-from ..engine.segment_storing import live_segment
-from ..model.hot_steps import hot_steps
-from ..model.outcomes import FeedPage, Refused
+from ..engine.planning import plan
+from ..model.outcomes import Refused
 from .errors import Problem
 from .exchange import Exchange
 from .feed import check_rewound
@@ -32,20 +29,18 @@ def get_plan(exchange: Exchange) -> None:
     if not settle_group(exchange, group, get_plan):
         return
     check_rewound(exchange, group, after)
-    page = group.read_feed(bucket, after, None, 0)
-    if not isinstance(page, FeedPage):
-        exchange.refused(cast(Refused, page))
+    found = plan(group.state, bucket, after)
+    if isinstance(found, Refused):
+        exchange.refused(found)
         return
-    state = group.state
-    found = state.buckets[bucket]
-    begin = found.position - 1 if after is None else after
-    plan = {
-        "cluster": exchange.app.node.cluster,
-        "generation": exchange.app.node.generation,
+    node = exchange.app.node
+    answer = {
+        "cluster": node.cluster,
+        "generation": node.generation,
         "group": group.number,
-        "position": max(page.tail, state.stored_to),
-        "root": exchange.app.node.store.root,
-        "segments": [live_segment(segment) for segment in state.segments.all_after(begin)],
-        "hot": [step._asdict() for step in hot_steps(found, max(begin, state.stored_to))],
+        "position": found.position,
+        "root": node.store.root,
+        "segments": found.segments,
+        "hot": [step._asdict() for step in found.hot],
     }
-    exchange.send(200, _JSON, msgspec.json.encode(plan))
+    exchange.send(200, _JSON, msgspec.json.encode(answer))

@@ -23,8 +23,8 @@ The chain ties each record to all before it: a record left over from another his
 
 import struct
 from typing import NamedTuple
-from zlib import crc32
 
+from ursula.crc import crc32
 from ursula.log.seam import GENERATION_SHIFT, Entry
 
 FORMAT_VERSION = 1
