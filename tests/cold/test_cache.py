@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ursula.cold.cache import Cache
+from ursula.cold.cache import SPENT_KEPT, Cache
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -54,6 +54,26 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
         for key in ("a", "c", "d", "b"):
             await cache.get(key, source.load(key))
         assert source.loads == ["b"]
+
+    run(test)
+
+
+def test_what_someone_is_done_with_goes_before_what_was_not_used_for_longest() -> None:
+    async def test() -> None:
+        cache, source = Cache(10 * (SPENT_KEPT + 4)), Source()
+        await cache.get("old", source.load("old"))
+        keys = [f"k{number}" for number in range(SPENT_KEPT + 8)]
+        for key in keys:
+            await cache.get(key, source.load(key))
+            cache.spend(key)
+        cache.spend("nobody has it")
+        source.loads.clear()
+        await cache.get("old", source.load("old"))
+        for key in keys[-SPENT_KEPT:]:
+            await cache.get(key, source.load(key))
+        assert source.loads == [], "the old one and the last that were spent are there"
+        await cache.get(keys[0], source.load(keys[0]))
+        assert source.loads == [keys[0]]
 
     run(test)
 

@@ -116,13 +116,29 @@ def test_missing_messages_are_noticed() -> None:
         Piece.of(table, "b", "s", "1-1-0")
 
 
-def test_the_bytes_of_a_piece_are_not_copied() -> None:
-    table = one_stream([b"a" * 1000] * 1000)
-    before = pa.total_allocated_bytes()
-    piece = Piece.of(table, "b", "s", "1-1-0")
+def test_a_piece_that_is_read_as_a_whole_is_not_copied() -> None:
+    piece = Piece.of(one_stream([b"a" * 1000] * 1000), "b", "s", "1-1-0")
     assert piece is not None
-    assert len(piece.data) == 1_000_000
-    assert pa.total_allocated_bytes() - before < 200_000
+    chunks: list[bytes] = []
+    assert piece.read(0, 1_000_000, 1 << 20, whole=False, into=chunks, split=False) == 1_000_000
+    assert chunks[0] is piece.data
+
+
+@given(st.lists(st.none() | st.binary(min_size=1, max_size=5), min_size=1), st.integers(0, 3))
+def test_a_stream_without_ordinals_is_told_from_its_bytes_alone(rows: list[bytes | None], cut: int) -> None:
+    rows = [*rows, b"last"]
+    offset, told = 7, []
+    for payload in rows:
+        size = len(payload or b"")
+        told.append(row("s", "append" if payload else "attributes", offset, 1, payload))
+        offset += size
+    full = Piece.of(whole_table(told), "b", "s", "1-1-0")
+    plain = Piece.of_plain(pa.array([*[b"before"] * cut, *rows], pa.binary()).slice(cut), 7, offset - 4)
+    assert full is not None
+    assert (plain.start, plain.ends, plain.data) == (full.start, full.ends, full.data)
+    assert (plain.append_ends, plain.first_record) == (full.append_ends, None)
+    with pytest.raises(ValueError, match="messages are missing between 7 and"):
+        Piece.of_plain(pa.array(rows, pa.binary()), 7, offset - 3)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -282,3 +282,22 @@ def test_what_was_written_is_let_go_of_without_a_garbage_collection(tmp_path: Pa
         assert pa.total_allocated_bytes() <= before + 1000
     finally:
         gc.enable()
+
+
+def codec_of_payload(segment: EncodedSegment) -> str:
+    group = pq.read_metadata(pa.BufferReader(segment.data)).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    return str(next(column.compression for column in columns if column.path_in_schema == "payload"))
+
+
+def test_only_what_gets_smaller_is_compressed() -> None:
+    draw = random.Random(1)
+    noise = [draw.randbytes(1000) for _ in range(300)]
+    text = [b'{"user": "somebody", "number": %d}' % draw.randrange(10**9) * 20 for _ in range(300)]
+    cases = [(noise, "UNCOMPRESSED"), (text, "ZSTD"), (noise + text[:100], "ZSTD"), (text + noise, "ZSTD")]
+    for messages, codec in cases:
+        segment = encode_segment(one_stream(messages), 0, 0, len(messages))
+        assert codec_of_payload(segment) == codec
+        footer = footer_of(segment)
+        tables = [decode_row_group(footer, span, part(segment, span)) for span in footer.spans]
+        assert pa.concat_tables(tables)["payload"].to_pylist() == messages

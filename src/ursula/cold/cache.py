@@ -1,4 +1,7 @@
-"""A cache of what was fetched and decoded: so many bytes of it, what was not used for longest goes first.
+"""A cache of what was fetched and decoded: so many bytes of it.
+
+When it is full, what someone is done with goes first, then what was not used for longest: so those who read
+a long stream once leave to others what those use again and again.
 
 Those who want the same thing at the same time wait for one load of it. For one event loop.
 """
@@ -8,6 +11,10 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+SPENT_KEPT = 16
+"""So many items that someone is done with stay: whoever reads the same a bit later finds them."""
 
 
 class Cache:
@@ -21,6 +28,7 @@ class Cache:
         self.shared = 0
         self.evicted = 0
         self._held: dict[Hashable, tuple[Any, int]] = {}  # in the order of their last use
+        self._spent: dict[Hashable, None] = {}  # in the order in which someone was done with them
         self._loading: dict[Hashable, asyncio.Task[Any]] = {}
 
     def __len__(self) -> int:
@@ -37,6 +45,7 @@ class Cache:
         """
         if (held := self._held.pop(key, None)) is not None:
             self._held[key] = held
+            self._spent.pop(key, None)
             self.hits += 1
             item: T = held[0]
             return item
@@ -49,6 +58,12 @@ class Cache:
             self.shared += 1
         return await asyncio.shield(task)
 
+    def spend(self, key: Hashable) -> None:
+        """Say that someone is done with an item and will not come back for it."""
+        if key in self._held:
+            self._spent.pop(key, None)
+            self._spent[key] = None
+
     async def close(self) -> None:
         """Hold nothing and end the loads that are under way."""
         tasks = list(self._loading.values())
@@ -56,6 +71,7 @@ class Cache:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._held.clear()
+        self._spent.clear()
         self.held_bytes = 0
 
     async def _load(self, key: Hashable, load: Callable[[], Awaitable[tuple[T, int]]]) -> T:
@@ -64,8 +80,9 @@ class Cache:
             self._held[key] = (item, size)
             self.held_bytes += size
             while self.held_bytes > self.bytes_max:
-                oldest = next(iter(self._held))
-                self.held_bytes -= self._held.pop(oldest)[1]
+                goes = next(iter(self._spent if len(self._spent) > SPENT_KEPT else self._held))
+                self._spent.pop(goes, None)
+                self.held_bytes -= self._held.pop(goes)[1]
                 self.evicted += 1
         return item
 

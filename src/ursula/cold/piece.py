@@ -25,10 +25,10 @@ _KINDS = (
 )
 """In the order in which one command tells them of a stream."""
 
-PLAIN_COLUMNS = ("offset", "next_offset", "kind", "payload")
+PLAIN_COLUMNS = ("payload",)
 """What must be read of a row group that has one stream only, and it has no ordinals."""
 
-SOLE_COLUMNS = (*PLAIN_COLUMNS, "record", "position", "index", "event")
+SOLE_COLUMNS = ("offset", "next_offset", "kind", "payload", "record", "position", "index", "event")
 """What must be read of a row group that has one stream only."""
 
 PIECE_COLUMNS = ("bucket", "stream", "incarnation", *SOLE_COLUMNS)
@@ -72,8 +72,8 @@ class Piece:
 
     @classmethod
     def of_all(cls, rows: pa.Table, stream: str) -> "Piece | None":
-        """The same of rows that are all of one stream, with as many columns as such need."""
-        columns = dict(zip(rows.column_names, map(_array, rows.columns), strict=True))
+        """The same of rows that are all of one stream: its name is not needed."""
+        columns = dict(zip(rows.column_names, map(as_array, rows.columns), strict=True))
         data, kind = _joined(columns.pop("payload")), columns.pop("kind")
         if _joined(kind) != b"append" * len(kind):
             is_append = pc.equal(kind, "append")
@@ -83,7 +83,7 @@ class Piece:
             return None
         if starts[1:] != ends[:-1] or len(data) != ends[-1] - starts[0]:
             raise ValueError(f"messages of {stream} are missing between {starts[0]} and {ends[-1]}")
-        record = columns["record"][0].as_py() if "record" in columns else None
+        record = columns["record"][0].as_py()
         if record is None:  # only JSON has several messages in an append: others of one command are a batch
             return cls(starts[0], ends, ends, data, None, _NOBODY, _NOBODY)
         position, index = columns["position"], columns["index"]
@@ -97,6 +97,24 @@ class Piece:
             _NOBODY if is_frame[0].as_py() else (position[0].as_py(), index[0].as_py()),
             (position[-1].as_py(), index[-1].as_py()),
         )
+
+    @classmethod
+    def of_plain(cls, payloads: pa.Array, start: int, last: int) -> "Piece":
+        """The same of rows that are all of a stream without ordinals, the last of them a message.
+
+        At `start` the first message begins, at `last` the last one.
+        """
+        data = _joined(payloads)
+        _, places, _ = payloads.buffers()
+        bounds = pa.Array.from_buffers(
+            pa.int32(), len(payloads) + 1, [None, places], offset=payloads.offset
+        ).cast(pa.int64())
+        ends = pc.add(bounds.slice(1), start - bounds[0].as_py())
+        before = ends[-2].as_py() if len(ends) > 1 else start
+        if before != last:
+            raise ValueError(f"messages are missing between {start} and {start + len(data)}")
+        numbers = _integers(ends.filter(payloads.is_valid()) if payloads.null_count else ends)
+        return cls(start, numbers, numbers, data, None, _NOBODY, _NOBODY)
 
     @property
     def end(self) -> int:
@@ -174,7 +192,7 @@ def rows_in_order(table: pa.Table, bucket: str, after: int, until: int) -> pa.Ta
 
 def _rows_of(table: pa.Table, name: tuple[str, ...]) -> tuple[int, int]:
     """Where the rows of a stream, which lie together, begin and end: found without looking at all others."""
-    columns = [_array(table[column]) for column in ("bucket", "stream", "incarnation")]
+    columns = [as_array(table[column]) for column in ("bucket", "stream", "incarnation")]
 
     def name_at(row: int) -> tuple[str, ...]:
         return tuple(column[row].as_py() or "" for column in columns)
@@ -186,7 +204,8 @@ def _rows_of(table: pa.Table, name: tuple[str, ...]) -> tuple[int, int]:
     return first, bisect_right(range(count), name, first, key=name_at)
 
 
-def _array(column: pa.ChunkedArray) -> pa.Array:
+def as_array(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, without a copy where it is."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from .cache import Cache
-from .piece import PIECE_COLUMNS, PLAIN_COLUMNS, SOLE_COLUMNS, Piece
+from .piece import PIECE_COLUMNS, PLAIN_COLUMNS, SOLE_COLUMNS, Piece, as_array
 from .segment import Footer, Span, decode_row_group
 from .store import ObjectDamaged, Store
 
@@ -42,8 +42,7 @@ class StreamRows:
     def __init__(self, footer: Footer, span: Span, data: Data, name: Name) -> None:
         if span.first[:3] == span.last[:3] == name:
             self._table = None
-            columns = PLAIN_COLUMNS if span.first_record < 0 else SOLE_COLUMNS
-            piece = Piece.of_all(decode_row_group(footer, span, data, columns), name[1])
+            piece = _sole_piece(footer, span, data)
             self.size = piece.memory_bytes if piece is not None else 0
         else:
             self._table = decode_row_group(footer, span, data, PIECE_COLUMNS)
@@ -56,6 +55,15 @@ class StreamRows:
         if self._last[0] != name and self._table is not None:
             self._last = name, Piece.of(self._table, *name)
         return self._last[1] if self._last[0] == name else None
+
+
+def _sole_piece(footer: Footer, span: Span, data: Data) -> Piece | None:
+    """What a row group has of its only stream, from as few columns as tell."""
+    if span.first_append is not None and span.first_record < 0:
+        payloads = as_array(decode_row_group(footer, span, data, PLAIN_COLUMNS)["payload"])
+        if payloads[-1].is_valid:  # then the offset of the last row tells whether any is missing
+            return Piece.of_plain(payloads, span.first_append[3], span.last[3])
+    return Piece.of_all(decode_row_group(footer, span, data, SOLE_COLUMNS), span.first[1])
 
 
 class Segments:
@@ -89,6 +97,10 @@ class Segments:
     def holds(self, ref: SegmentRef, span: Span) -> bool:
         """Whether a row group is at hand, or will be soon."""
         return (ref.key, span.number) in self._cache
+
+    def spend(self, ref: SegmentRef, span: Span) -> None:
+        """Say that someone has read a row group and goes on to the next."""
+        self._cache.spend((ref.key, span.number))
 
     async def fetch(self, ref: SegmentRef, spans: Sequence[Span], name: Name) -> None:
         """Have row groups at hand that lie one behind the other, for who will read a stream there.

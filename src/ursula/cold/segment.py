@@ -49,6 +49,9 @@ _DELTA_COLUMNS = ("offset", "next_offset", "position", "index", "appended_at")
 """Not those of which a row group may have only nulls: several readers fail at such a page."""
 
 _BUFFER_BYTES = 4 << 20
+_SAMPLES = 16
+_SAMPLE_BYTES = 8 << 10
+_WORTH_IT = 0.95
 
 Key = tuple[str, str, str, int]
 """Bucket, stream, incarnation, offset."""
@@ -154,18 +157,7 @@ class _Encoder:
         self._limits = bytes_max, rows_max
         self._sink = _Sink(write)
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFER_BYTES)
-        self._writer = pq.ParquetWriter(
-            self._stream,
-            SEGMENT_SCHEMA,
-            compression="zstd",
-            compression_level=ZSTD_LEVEL,
-            use_dictionary=_DICTIONARY_COLUMNS,
-            column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
-            write_statistics=[name for name in SEGMENT_SCHEMA.names if name != "payload"],
-            write_page_checksum=True,
-            store_schema=False,
-        )
-        self._stream.flush()
+        self._writer: pq.ParquetWriter | None = None
         self._index: list[list[Any]] = []
         self._waiting = SEGMENT_SCHEMA.empty_table()
         self._row_count = 0
@@ -186,31 +178,66 @@ class _Encoder:
         if before:
             table = pa.concat_tables([self._waiting, table]).combine_chunks()
         appends = _appends(table)
+        if self._writer is None:
+            self._writer = self._begin(is_worth_compressing(table["payload"]))
         *whole, (begin, end) = _row_groups(table, *self._limits)
         for bounds in whole:
-            self._write(table, *bounds, appends)
+            self._write(self._writer, table, *bounds, appends)
         self._waiting = table.take(pa.arange(begin, end)) if begin else table  # a slice would hold all of it
 
     def end(self, group: int, first: int, last: int) -> tuple[int, int, int, int, int, str]:
         """Write the rest; returns size, rows, bytes of payload, size and checksum of the footer, digest."""
+        writer = self._writer or self._begin(True)
         if self._waiting.num_rows:
-            self._write(self._waiting, 0, self._waiting.num_rows, _appends(self._waiting))
+            self._write(writer, self._waiting, 0, self._waiting.num_rows, _appends(self._waiting))
         facts = {"format": FORMAT, "group": group, "first": first, "last": last}
         metadata = {f"ursula.{name}": str(number) for name, number in facts.items()}
         metadata["ursula.index"] = json.dumps(self._index, separators=(",", ":"), ensure_ascii=False)
-        self._writer.add_key_value_metadata(metadata)
+        writer.add_key_value_metadata(metadata)
         begin, _ = self._sink.mark()
-        self._writer.close()
+        writer.close()
         self._stream.flush()
         size, checksum = self._sink.mark()
         digest = f"sha256:{self._sink.hash.hexdigest()}"
         return size, self._row_count, self._payload_bytes, size - begin, checksum, digest
 
-    def _write(self, table: pa.Table, begin: int, end: int, appends: "memoryview[int]") -> None:
+    def _begin(self, compress_payload: bool) -> pq.ParquetWriter:
+        codecs = dict.fromkeys(SEGMENT_SCHEMA.names, "zstd")
+        if not compress_payload:
+            codecs["payload"] = "none"
+        writer = pq.ParquetWriter(
+            self._stream,
+            SEGMENT_SCHEMA,
+            compression=codecs,
+            compression_level={name: ZSTD_LEVEL for name, codec in codecs.items() if codec == "zstd"},
+            use_dictionary=_DICTIONARY_COLUMNS,
+            column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+            write_statistics=[name for name in SEGMENT_SCHEMA.names if name != "payload"],
+            write_page_checksum=True,
+            store_schema=False,
+        )
+        self._stream.flush()
+        return writer
+
+    def _write(
+        self, writer: pq.ParquetWriter, table: pa.Table, begin: int, end: int, appends: "memoryview[int]"
+    ) -> None:
         start, _ = self._sink.mark()
-        self._writer.write_table(table.slice(begin, end - begin), row_group_size=end - begin)
+        writer.write_table(table.slice(begin, end - begin), row_group_size=end - begin)
         self._stream.flush()
         self._index.append([*_bounds(table, begin, end, appends), start, *self._sink.mark(), end - begin])
+
+
+def is_worth_compressing(payloads: pa.ChunkedArray) -> bool:
+    """Whether messages get smaller, told from some of their bytes: encrypted or compressed ones do not."""
+    some = []
+    for chunk in payloads.chunks:
+        data = chunk.buffers()[2]
+        if data is not None:
+            step = max(_SAMPLE_BYTES, data.size // _SAMPLES)
+            some += [memoryview(data)[at : at + _SAMPLE_BYTES] for at in range(0, data.size, step)]
+    sample = b"".join(some)
+    return len(pa.compress(sample, "zstd", asbytes=True)) < _WORTH_IT * len(sample)
 
 
 class Footer:

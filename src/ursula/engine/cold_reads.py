@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby, takewhile
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -40,6 +41,14 @@ ENDS_MAX = 4096
 
 class Overtaken(Exception):
     """What was to be read was trimmed, or is between memory and store for another moment."""
+
+
+class Found(NamedTuple):
+    """Some messages of a stream, and the row group that has them."""
+
+    piece: Piece
+    ref: SegmentRef
+    span: Span
 
 
 class ColdReads:
@@ -157,7 +166,7 @@ class ColdReads:
         owner, _ = stream.owner_of(offset)
         if offset >= owner.messages.start:
             return stream.record_at(offset) if stream.is_boundary(offset) else None
-        piece = await self._piece(bucket, owner, offset)
+        piece, *_ = await self._piece(bucket, owner, offset)
         if not piece.is_boundary(offset):
             return None
         return 0 if piece.first_record is None else piece.first_record + piece.count_before(offset)
@@ -167,12 +176,12 @@ class ColdReads:
         owner, limit = stream.owner_of(offset)
         if offset >= owner.messages.start:
             return stream.sub_offset(offset, count)
-        piece = await self._piece(bucket, owner, offset)
+        piece, *_ = await self._piece(bucket, owner, offset)
         end = min(piece.append_end_after(offset), limit)
         if not stream.is_json:
             return offset + count if offset + count <= end else None
         while end == piece.end and end < min(limit, owner.messages.start):  # it may go on in the next piece
-            following = await self._piece(bucket, owner, end)
+            following, *_ = await self._piece(bucket, owner, end)
             if following.first_command != piece.last_command:
                 break
             count -= len(piece.message_ends(offset, end))
@@ -204,13 +213,15 @@ class ColdReads:
                 offset = owner.messages.read(offset, limit, bytes_max, whole, held)
                 into.extend(await self._resolved(held[taken:]))
             else:
-                piece = await self._piece(bucket, owner, offset)
+                piece, ref, span = await self._piece(bucket, owner, offset)
                 if offset == begin and stream.is_json and not piece.is_boundary(offset):
                     message = "the offset lies inside a JSON message"
                     return Refused("invalid_offset", message, stream.incarnation, stream.tail)
                 offset = piece.read(offset, limit, bytes_max, whole, into, split=whole)
                 if reads_on and (before == piece.start or offset == piece.end):
                     self._read_ahead(bucket, owner, piece.end, limit)
+                if reads_on and offset == piece.end:
+                    self._segments.spend(ref, span)
                 if offset == piece.end and offset >= enough:
                     break
             if offset == before:
@@ -296,7 +307,7 @@ class ColdReads:
                 return piece.ends[index - 1] if index else piece.start
         raise Overtaken
 
-    async def _piece(self, bucket: str, owner: Stream, offset: int) -> Piece:
+    async def _piece(self, bucket: str, owner: Stream, offset: int) -> Found:
         """The messages around an offset, which is in the store."""
         for again in (True, False):
             try:
@@ -306,7 +317,7 @@ class ColdReads:
                     raise
         raise Overtaken
 
-    async def _find_piece(self, bucket: str, owner: Stream, offset: int) -> Piece:
+    async def _find_piece(self, bucket: str, owner: Stream, offset: int) -> Found:
         ref = owner.ref_at(offset)
         if ref is None:
             raise Overtaken
@@ -314,9 +325,9 @@ class ColdReads:
         footer = await self._footer(segment)
         span = footer.find(bucket, owner.name, owner.incarnation, offset)
         piece = await self._read_piece(segment, span, bucket, owner)
-        if piece is None or not piece.start <= offset < piece.end:
+        if piece is None or span is None or not piece.start <= offset < piece.end:
             raise Overtaken
-        return piece
+        return Found(piece, segment_ref(segment), span)
 
     def _segment_of(self, ref: Ref) -> StoredSegment:
         segment = self._state.segment_at(ref.position)
