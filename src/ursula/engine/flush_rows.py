@@ -6,7 +6,8 @@ Put together in small steps; the sorting, compressing and writing of all of it i
 from array import array
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, repeat
+from operator import add
 from typing import TypeVar
 
 import pyarrow as pa
@@ -53,8 +54,8 @@ async def _table(
         bucket, journal = parts[part]
         for rows in _stretches(journal, step):
             payloads = _picked(journal.payloads, rows)
-            named = [number for number, payload in enumerate(payloads) if type(payload) is Part]
-            if named:
+            if Part in map(type, payloads):
+                named = [number for number, payload in enumerate(payloads) if type(payload) is Part]
                 fetched = await fetch([payloads[number] for number in named])  # type: ignore[misc]
                 for number, payload in zip(named, fetched, strict=True):
                     payloads[number] = payload
@@ -66,7 +67,7 @@ async def _table(
 def _stretches(journal: Journal, rows: Sequence[int]) -> Iterator[Sequence[int]]:
     """The rows, so many at a time that their bytes are copied quickly; what is larger is by itself."""
     payloads = _picked(journal.payloads, rows)
-    if sum(len(payload) for payload in payloads if payload is not None) <= STEP_BYTES:
+    if sum([len(payload) for payload in payloads if payload is not None]) <= STEP_BYTES:
         yield rows
         return
     begin = size = 0
@@ -98,6 +99,15 @@ def _of_rows(journal: Journal, rows: Sequence[int]) -> tuple["array[int]", "arra
     positions, ats = array("q"), array("q")
     entry, end = -1, 0
     first_rows, count = journal.first_rows, len(journal.first_rows)
+    if isinstance(rows, range):
+        row = rows.start
+        while row < rows.stop:
+            entry = bisect_right(first_rows, row) - 1 if entry < 0 else entry + 1
+            end = min(rows.stop, first_rows[entry + 1] if entry + 1 < count else len(journal))
+            positions.extend(repeat(journal.positions[entry], end - row))
+            ats.extend(repeat(journal.ats[entry], end - row))
+            row = end
+        return positions, ats
     for row in rows:
         if row >= end:
             entry = bisect_right(first_rows, row, max(entry, 0)) - 1
@@ -122,7 +132,10 @@ def _batch(
         [streams.setdefault(s, len(streams)) for s in _picked(journal.streams, rows)], pa.int32()
     )
     offsets = _numbers(journal.offsets, rows)
-    ends = array("q", [o if p is None else o + len(p) for o, p in zip(offsets, payloads, strict=True)])
+    if None in payloads:
+        ends = array("q", [o if p is None else o + len(p) for o, p in zip(offsets, payloads, strict=True)])
+    else:
+        ends = array("q", map(add, offsets, map(len, payloads)))  # type: ignore[arg-type]
     producers = _picked(journal.producers, rows)
     events = journal.events
     is_named = any(producers)
@@ -131,13 +144,13 @@ def _batch(
         pa.repeat(bucket, count),
         pa.array([stream.name for stream in streams], pa.string()).take(numbers),
         pa.array([stream.incarnation for stream in streams], pa.string()).take(numbers),
-        _KIND_NAMES.take(_bytes(_numbers(journal.kinds, rows))),
-        _integers(offsets),
-        _integers(ends),
+        _KIND_NAMES.take(_numbers_of(pa.uint8(), _numbers(journal.kinds, rows))),
+        _numbers_of(pa.int64(), offsets),
+        _numbers_of(pa.int64(), ends),
         _records(_numbers(journal.records, rows)),
-        _integers(positions),
-        pa.array(_numbers(journal.indexes, rows), pa.int32()),
-        _integers(ats).cast(pa.timestamp("us", tz="UTC")),
+        _numbers_of(pa.int64(), positions),
+        _numbers_of(pa.int32(), _numbers(journal.indexes, rows)),
+        _numbers_of(pa.timestamp("us", tz="UTC"), ats),
         pa.array([stream.content_type for stream in streams], pa.string()).take(numbers),
         _optional([None if p is None else p.id for p in producers] if is_named else None, count, pa.string()),
         _optional(
@@ -159,16 +172,12 @@ def _payloads(payloads: "list[bytes | Part | None]") -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(payloads), [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
-def _integers(numbers: "array[int]") -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers.tobytes())])
-
-
-def _bytes(numbers: "array[int]") -> pa.Array:
-    return pa.Array.from_buffers(pa.uint8(), len(numbers), [None, pa.py_buffer(numbers.tobytes())])
+def _numbers_of(kind: pa.DataType, numbers: "array[int]") -> pa.Array:
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers.tobytes())])
 
 
 def _records(numbers: "array[int]") -> pa.Array:
-    if all(number == NO_RECORD for number in numbers):
+    if numbers.count(NO_RECORD) == len(numbers):
         return pa.nulls(len(numbers), pa.int64())
     return pa.array([None if number == NO_RECORD else number for number in numbers], pa.int64())
 

@@ -96,7 +96,8 @@ class App:
         kind = _EXCHANGES.get(method, Exchange) if is_stream else Exchange
         exchange = kind(self, scope, watcher.proto, method)
         try:
-            if is_flat and self.node.recovered and method != "OPTIONS":
+            is_write = kind is not Exchange and not path.startswith("/cluster/")
+            if (is_flat or is_write) and self.node.recovered and method != "OPTIONS":
                 self._route_stream(exchange, method, path)
             else:
                 self._route(exchange, method, path)
