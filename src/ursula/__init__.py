@@ -1,5 +1,8 @@
 """Ursula: durable streams over plain HTTP."""
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
-__version__ = version("ursula")
+try:
+    __version__ = version("ursula")
+except PackageNotFoundError:  # on a Spark executor, which gets the files alone
+    __version__ = "0"

@@ -123,3 +123,24 @@ def test_bad_requests(api: httpx.Client, bucket: str, query: str, status: int, c
 
 def test_only_get_is_possible(api: httpx.Client) -> None:
     refused(api.post("/cluster/plan"), 405, "method_not_allowed")
+
+
+def test_the_first_step_can_be_read_from_the_feed(api: httpx.Client, path: str) -> None:
+    bucket = f"{path.rpartition('/')[2]}-new"
+    api.put(f"/{bucket}").raise_for_status()
+    make(api, f"/{bucket}/a", BINARY, b"first")
+    found = plan(api, bucket)
+    positions = [int(row["position"]) for row in rows_of_steps(api, bucket, found)]
+    assert stored_positions(found, bucket) + positions == feed_positions(api, bucket)
+    assert positions or found["segments"]
+
+
+def rows_of_steps(api: httpx.Client, bucket: str, plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the feed has of the hot steps of a plan."""
+    rows = []
+    for step in plan["hot"]:
+        query = {"offset": offset(step["first"]), "until": offset(step["last"])}
+        answer = api.get(f"/{bucket}", params=query)
+        assert answer.status_code == 200, answer.text
+        rows += [json.loads(line) for line in answer.text.splitlines()]
+    return rows

@@ -110,7 +110,8 @@ def test_a_page_does_not_grow_beyond_so_many_rows(driver: Driver) -> None:
 
 def test_before_the_bucket_was_made_there_is_nothing_to_follow(driver: Driver) -> None:
     assert code(driver, 0) == "position_trimmed"
-    assert code(driver, 9) == "position_trimmed"
+    assert code(driver, 8) == "position_trimmed"
+    assert positions(feed(driver, 9)) == positions(feed(driver, None)), "nothing lies before it"
     assert positions(feed(driver, 10)) == [20, 30, 40, 50]
     assert code(driver, None, 9) == "position_trimmed"
     assert feed(driver, None, 10).next_position == 10

@@ -34,7 +34,7 @@ def read_feed(
     """
     if after is None:
         after = bucket.position - 1
-    elif after < bucket.position:
+    elif after < bucket.position - 1:
         return _before(bucket)
     if until is not None and until < bucket.position:
         return _before(bucket)

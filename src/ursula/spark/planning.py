@@ -1,0 +1,112 @@
+"""A read as partitions: one position is taken, and what lies before it is shared out to tasks.
+
+A partition is logical: a bucket and positions. The files that it names are where they lie now; if one is
+gone when a task comes to it, because it was merged, the task asks again for its positions.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from pyspark.sql.datasource import InputPartition
+
+from .options import OptionError, ReadOptions
+from .server import ServerApi, ServerRefused
+from .store import StoreFiles
+
+TASK_BYTES = 128 << 20
+HOT_TASK_BYTES = 16 << 20
+
+
+class Stretch(NamedTuple):
+    """Rows of the positions after `first` up to `last`; `path` None if they are in memory only."""
+
+    path: str | None
+    first: int
+    last: int
+    size: int
+
+
+class Snapshot(NamedTuple):
+    """The history of a bucket up to a position."""
+
+    root: str | None
+    position: int
+    stretches: list[Stretch]
+
+
+class Task(InputPartition):
+    """Some of the history, for one task. Positions are after `after` and up to `until`."""
+
+    def __init__(self, root: str | None, after: int | None, until: int, stretches: list[Stretch]) -> None:
+        self.root = root
+        self.after = after
+        self.until = until
+        self.stretches = stretches
+
+
+def take_snapshot(options: ReadOptions, after: int | None) -> Snapshot:
+    """What happened in the bucket after a position, as of now."""
+    if options.endpoint is None:
+        return _stored_snapshot(options, after)
+    plan = ServerApi(options.endpoint, options.retry_seconds).plan(options.bucket, after)
+    return Snapshot(options.path or plan["root"], plan["position"], [*_cold(plan), *_hot(plan)])
+
+
+def tasks_of(options: ReadOptions) -> list[Task]:
+    """The partitions of a batch read."""
+    snapshot = take_snapshot(options, options.after)
+    until = snapshot.position if options.until is None else options.until
+    if until > snapshot.position:
+        raise OptionError(f"endingOffsets {until} lies behind {snapshot.position}, where the bucket ends")
+    if options.after is not None and options.after > until:
+        raise OptionError(f"startingOffsets {options.after} lies behind endingOffsets {until}")
+    wanted = [stretch for stretch in snapshot.stretches if stretch.first < until]
+    return [Task(snapshot.root, options.after, until, some) for some in _shared_out(wanted)]
+
+
+def found_again(options: ReadOptions, gone: Stretch) -> list[Stretch]:
+    """Where rows lie now whose file is gone."""
+    try:
+        snapshot = take_snapshot(options, gone.first)
+    except ServerRefused as error:
+        if error.code != "position_trimmed":
+            raise
+        snapshot = take_snapshot(options, None)  # the segment begins before the bucket does
+    return [
+        stretch._replace(first=max(stretch.first, gone.first), last=min(stretch.last, gone.last))
+        for stretch in snapshot.stretches
+        if stretch.last > gone.first and stretch.first < gone.last
+    ]
+
+
+def _stored_snapshot(options: ReadOptions, after: int | None) -> Snapshot:
+    store = StoreFiles(options.path or "", options.s3)
+    lists = store.live_lists()
+    found = [stretch for live in lists for stretch in _cold(live) if after is None or stretch.last > after]
+    return Snapshot(store.root, max(live["position"] for live in lists), found)
+
+
+def _cold(plan: dict[str, Any]) -> Iterator[Stretch]:
+    for one in plan["segments"]:
+        yield Stretch(one["path"], one["first"], one["last"], one["bytes"])
+
+
+def _hot(plan: dict[str, Any]) -> Iterator[Stretch]:
+    for one in plan["hot"]:
+        yield Stretch(None, one["first"], one["last"], one["bytes"])
+
+
+def _shared_out(stretches: Iterable[Stretch]) -> Iterator[list[Stretch]]:
+    """Neighbours together, as much as one task should have; hot ones, which one server sends, less."""
+    some: list[Stretch] = []
+    size = 0
+    for stretch in stretches:
+        limit = HOT_TASK_BYTES if stretch.path is None else TASK_BYTES
+        changes = some and (some[-1].path is None) != (stretch.path is None)
+        if some and (changes or size + stretch.size > limit):
+            yield some
+            some, size = [], 0
+        some.append(stretch)
+        size += stretch.size
+    if some:
+        yield some

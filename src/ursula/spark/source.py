@@ -1,0 +1,62 @@
+"""The data source "ursula": `spark.read.format("ursula")`."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from .options import OptionError, ReadOptions, parse_read_options
+from .planning import Task, tasks_of
+from .rows import read_task, schema_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class UrsulaSource(DataSource):
+    """A bucket as a table."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What is written as the format."""
+        return "ursula"
+
+    def schema(self) -> StructType:
+        """All columns; with a schema of his own, a reader asks for some of them."""
+        return from_arrow_schema(schema_of(parse_read_options(self.options)))
+
+    def reader(self, schema: StructType) -> "BucketReader":
+        """A batch read."""
+        options = parse_read_options(self.options)
+        return BucketReader(options, _columns(schema, self.schema()))
+
+
+class BucketReader(DataSourceReader):
+    """Reads what a bucket has up to one position."""
+
+    def __init__(self, options: ReadOptions, columns: list[str]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """What each task reads; the position is taken here, once."""
+        return tasks_of(self._options) or [Task(None, None, 0, [])]
+
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+        """The rows of a partition."""
+        if not isinstance(partition, Task):
+            raise TypeError(f"{partition!r} is no partition of a bucket")
+        return read_task(self._options, partition, self._columns)
+
+
+def _columns(asked: StructType, known: StructType) -> list[str]:
+    types = {field.name: field.dataType for field in known.fields}
+    for field in asked.fields:
+        if field.name not in types:
+            raise OptionError(f"there is no column {field.name}; there are {', '.join(types)}")
+        if field.dataType != types[field.name]:
+            wanted = types[field.name].simpleString()
+            raise OptionError(f"the column {field.name} is a {wanted}, not a {field.dataType.simpleString()}")
+    return list(asked.fieldNames())

@@ -1,0 +1,66 @@
+"""The store as executors see it: files of pyarrow, in a folder or in S3."""
+
+import json
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from ..cold.segment import Footer
+from .options import OptionError, S3Options
+
+TAIL_BYTES = 256 << 10
+_S3 = "s3://"
+
+
+class OpenSegment:
+    """A segment whose footer is read."""
+
+    def __init__(self, file: pa.NativeFile, footer: Footer, is_far: bool) -> None:
+        self.file = file
+        self.footer = footer
+        self.is_far = is_far
+
+
+class StoreFiles:
+    """Files below the root of a store."""
+
+    def __init__(self, root: str, s3: S3Options) -> None:
+        self.root = root
+        self.is_far = root.startswith(_S3)
+        if not self.is_far:
+            self._files: fs.FileSystem = fs.LocalFileSystem()
+            self._base = root.removeprefix("file://").rstrip("/")
+            return
+        self._base = root.removeprefix(_S3).rstrip("/")
+        if not self._base:
+            raise OptionError(f"{root} names no bucket: write s3://bucket/prefix")
+        scheme, slashes, host = (s3.endpoint or "").rpartition("://")
+        given = {
+            "access_key": s3.access_key_id,
+            "secret_key": s3.secret_access_key,
+            "session_token": s3.session_token,
+            "region": s3.region,
+            "endpoint_override": host or None,
+            "scheme": scheme if slashes else None,
+        }
+        self._files = fs.S3FileSystem(**{name: text for name, text in given.items() if text is not None})
+
+    def segment(self, path: str) -> OpenSegment:
+        """Open a segment; FileNotFoundError if it is gone, ValueError if it is damaged."""
+        file = self._files.open_input_file(f"{self._base}/{path}")
+        size = file.size()
+        tail = file.read_at(min(size, TAIL_BYTES), max(0, size - TAIL_BYTES))
+        if len(tail) >= 8:
+            wanted = int.from_bytes(tail[-8:-4], "little") + 8
+            if len(tail) < wanted <= size:
+                tail = file.read_at(wanted, size - wanted)
+        return OpenSegment(file, Footer.parse(path, tail, None), self.is_far)
+
+    def live_lists(self) -> list[dict[str, Any]]:
+        """The live lists of all groups."""
+        selector = fs.FileSelector(f"{self._base}/live", allow_not_found=True)
+        found = [info.path for info in self._files.get_file_info(selector) if info.path.endswith(".json")]
+        if not found:
+            raise OptionError(f"there is no store at {self.root}: no live list lies there")
+        return [json.loads(self._files.open_input_file(path).read()) for path in sorted(found)]

@@ -1,0 +1,253 @@
+"""A bucket as a Spark table: the same rows as its feed has, wherever they lie."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame, SparkSession
+from tests.http.wire import JSON, TEXT, make, post, producer
+from tests.server import Server
+
+import ursula.spark
+from ursula.spark.options import OptionError, parse_read_options
+from ursula.spark.planning import tasks_of
+from ursula.spark.rows import read_task, schema_of
+
+Table = Callable[..., DataFrame]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    session = ursula.spark.session("local[2]", {"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def bucket(server: Server, api: httpx.Client, path: str) -> str:
+    """Three streams: one in the store, one in memory only, one in both, beside another bucket."""
+    name = path.rpartition("/")[2]
+    for one in (name, f"{name}-other"):
+        api.put(f"/{one}").raise_for_status()
+        make(api, f"/{one}/cold", JSON, b'[{"n":0},{"n":1}]')
+        make(api, f"/{one}/both", TEXT)
+        post(api, f"/{one}/both", b"first", TEXT)
+    api.post("/cluster/flush").raise_for_status()
+    for one in (name, f"{name}-other"):
+        make(api, f"/{one}/hot", JSON, b'["now"]')
+        post(api, f"/{one}/both", b"second", TEXT | producer(0), status=200)
+        assert api.put(f"/{one}/hot/attrs", json={"title": "x"}).status_code == 204
+    return name
+
+
+@pytest.fixture
+def table(spark: SparkSession, server: Server, bucket: str) -> Table:
+    def load(schema: str | None = None, **more: str) -> DataFrame:
+        options = {"endpoint": server.url, "bucket": bucket, "retryTimeout": "20", **more}
+        reader = spark.read.format("ursula").options(**options)
+        return (reader if schema is None else reader.schema(schema)).load()
+
+    return load
+
+
+def feed(api: httpx.Client, bucket: str) -> list[dict[str, Any]]:
+    """What happened in the bucket."""
+    rows: list[dict[str, Any]] = []
+    after = "-1"
+    while True:
+        answer = api.get(f"/{bucket}", params={"offset": after})
+        assert answer.status_code == 200, answer.text
+        rows += [json.loads(line) for line in answer.text.splitlines()]
+        after = answer.headers["stream-next-offset"]
+        if "stream-up-to-date" in answer.headers:
+            return rows
+
+
+def messages(frame: DataFrame) -> list[tuple[str, bytes]]:
+    rows = frame.orderBy("position", "index").select("stream", "value").collect()
+    return [(row.stream, bytes(row.value)) for row in rows]
+
+
+ALL = [
+    ("cold", b'{"n":0}'),
+    ("cold", b'{"n":1}'),
+    ("both", b"first"),
+    ("hot", b'"now"'),
+    ("both", b"second"),
+]
+
+
+def test_a_table_has_every_message_once(table: Table) -> None:
+    frame = table()
+    assert frame.columns[:5] == ["group", "bucket", "stream", "incarnation", "kind"]
+    assert "event" not in frame.columns
+    assert "producer_id" not in frame.columns
+    assert messages(frame) == ALL
+
+
+def test_events_and_producers_come_when_they_are_asked_for(
+    api: httpx.Client, bucket: str, table: Table
+) -> None:
+    frame = table(includeEvents="true", includeProducer="TRUE").orderBy("position", "index", "kind")
+    found = [row.asDict() for row in frame.collect()]
+    expected = sorted(feed(api, bucket), key=lambda row: (row["position"], row["index"], row["kind"]))
+    assert len(found) == len(expected)
+    for row, told in zip(found, expected, strict=True):
+        for name in ("kind", "stream", "incarnation", "content_type", "index"):
+            assert row[name] == told[name]
+        for name in ("position", "offset", "next_offset"):
+            assert row[name] == int(told[name])
+        assert row["record"] == told.get("record")
+        assert row["bucket"] == bucket
+        assert row["producer_id"] == (told.get("producer") or {}).get("id")
+        assert (None if row["event"] is None else json.loads(row["event"])) == told.get("event")
+    assert {row["kind"] for row in found} >= {"create", "append", "attributes"}
+
+
+@pytest.mark.parametrize(
+    ("options", "streams"),
+    [
+        ({"streams": '["hot","nobody","cold"]'}, ["cold", "hot"]),
+        ({"streams": "[]"}, []),
+        ({"streamPrefix": "co"}, ["cold"]),
+        ({"streamPrefix": "x"}, []),
+        ({"streamGlob": "*o*"}, ["both", "cold", "hot"]),
+        ({"streamGlob": "?o?"}, ["hot"]),
+        ({"streamGlob": "both"}, ["both"]),
+    ],
+)
+def test_some_streams(table: Table, options: dict[str, str], streams: list[str]) -> None:
+    rows = table(**options).select("stream").distinct().collect()
+    assert sorted(row.stream for row in rows) == streams
+
+
+def test_from_a_position_and_a_time_on_and_up_to_others(table: Table) -> None:
+    rows = table().orderBy("position", "index").select("position", "appended_at", "value").collect()
+    middle = rows[2].position
+    later = messages(table(startingOffsets=str(middle)))
+    earlier = messages(table(endingOffsets=f"{middle:020d}"))
+    assert later == ALL[3:]
+    assert earlier == ALL[:3]
+    at = rows[3].appended_at
+    milliseconds = str(int(at.timestamp() * 1000))
+    since = messages(table(startingTimestamp=milliseconds))
+    before = messages(table(endingTimestamp=milliseconds))
+    assert since[-2:] == ALL[3:]
+    assert sorted(since + before) == sorted(ALL)
+
+
+def test_the_store_alone_is_enough_for_what_is_in_it(
+    spark: SparkSession, server: Server, api: httpx.Client, bucket: str, table: Table
+) -> None:
+    root = api.get("/cluster/plan", params={"bucket": bucket}).json()["root"]
+    reader = spark.read.format("ursula").option("path", root).option("bucket", bucket)
+    assert messages(reader.load())[:3] == ALL[:3]
+
+
+def test_a_schema_asks_for_some_columns(table: Table) -> None:
+    frame = table("value binary, stream string")
+    assert frame.columns == ["value", "stream"]
+    assert sorted(bytes(row.value) for row in frame.collect()) == sorted(value for _, value in ALL)
+    with pytest.raises(AnalysisException, match="there is no column payload"):
+        table("payload binary").count()
+    with pytest.raises(AnalysisException, match="the column value is a binary, not a string"):
+        table("value string").count()
+
+
+def test_an_empty_bucket_is_an_empty_table(api: httpx.Client, table: Table) -> None:
+    api.put("/empty-table").raise_for_status()
+    assert table(bucket="empty-table").count() == 0
+
+
+def test_a_file_that_is_gone_is_looked_for_again(server: Server, api: httpx.Client, bucket: str) -> None:
+    options = parse_read_options({"endpoint": server.url, "bucket": bucket})
+    tasks = tasks_of(options)
+    cold = [stretch for task in tasks for stretch in task.stretches if stretch.path is not None]
+    assert cold
+    for task in tasks:
+        task.stretches = [
+            stretch._replace(path=f"{stretch.path}-merged") if stretch in cold else stretch
+            for stretch in task.stretches
+        ]
+    names = schema_of(options).names
+    batches = [batch for task in tasks for batch in read_task(options, task, names)]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    rows.sort(key=lambda row: (row["position"], row["index"]))
+    assert [(row["stream"], row["value"]) for row in rows] == ALL
+
+
+def test_a_partition_reads_the_same_whatever_happens_meanwhile(
+    server: Server, api: httpx.Client, bucket: str
+) -> None:
+    options = parse_read_options({"endpoint": server.url, "bucket": bucket})
+    tasks = tasks_of(options)
+    post(api, f"/{bucket}/both", b"third", TEXT)
+    api.post("/cluster/flush").raise_for_status()
+    post(api, f"/{bucket}/both", b"fourth", TEXT)
+    batches = [batch for task in tasks for batch in read_task(options, task, ["value"])]
+    assert sorted(row["value"] for batch in batches for row in batch.to_pylist()) == sorted(
+        value for _, value in ALL
+    )
+
+
+def test_a_damaged_segment_is_an_error_that_names_it(
+    spark: SparkSession, server: Server, api: httpx.Client, bucket: str, table: Table
+) -> None:
+    plan = api.get("/cluster/plan", params={"bucket": bucket}).json()
+    path = Path(plan["root"]) / plan["segments"][-1]["path"]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    try:
+        with pytest.raises(PythonException, match=path.name):
+            table().count()
+    finally:
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "bucket is needed"),
+        ({"bucket": "b"}, "one of the options endpoint"),
+        (
+            {"bucket": "b", "path": "p", "streems": "x"},
+            "no option streems; those there are: endpoint",
+        ),
+        ({"bucket": "b", "path": "p", "streams": "a,b"}, "JSON array of stream ids"),
+        ({"bucket": "b", "path": "p", "streams": "[1]"}, "JSON array of stream ids"),
+        (
+            {"bucket": "b", "path": "p", "streams": "[]", "streamGlob": "*"},
+            "one of streams and streamGlob",
+        ),
+        (
+            {"bucket": "b", "path": "p", "startingOffsets": "latest"},
+            "startingOffsets is earliest or",
+        ),
+        ({"bucket": "b", "path": "p", "endingOffsets": "earliest"}, "endingOffsets is latest or a position"),
+        ({"bucket": "b", "path": "p", "endingOffsets": "-1"}, "endingOffsets is latest or a position"),
+        ({"bucket": "b", "path": "p", "startingTimestamp": "today"}, "a time in milliseconds"),
+        ({"bucket": "b", "path": "p", "includeEvents": "yes"}, "includeEvents is true or false"),
+        ({"bucket": "b", "path": "p", "retryTimeout": "soon"}, "a number of seconds"),
+        ({"bucket": "b", "path": "p", "retryTimeout": "nan"}, "a number of seconds"),
+    ],
+)
+def test_wrong_options(options: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_read_options(options)
+
+
+def test_what_the_server_refuses_is_told(table: Table, tmp_path: Path) -> None:
+    with pytest.raises(AnalysisException, match="there is no bucket 'nobody-made-it'"):
+        table(bucket="nobody-made-it").count()
+    with pytest.raises(AnalysisException, match="endingOffsets 999999999999999999 lies behind"):
+        table(endingOffsets="999999999999999999").count()
+    with pytest.raises(AnalysisException, match="offset_beyond_tail"):
+        table(startingOffsets="999999999999999999").count()
+    with pytest.raises(AnalysisException, match=r"no answer from http://127\.0\.0\.1:1 for 0 s"):
+        table(endpoint="http://127.0.0.1:1", retryTimeout="0").count()
+    with pytest.raises(AnalysisException, match="there is no store at"):
+        table(endpoint="", path=str(tmp_path)).count()
