@@ -3,6 +3,7 @@
 `make test` runs files side by side in two processes, each with its own fixtures for the session.
 """
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
@@ -47,6 +48,11 @@ LONG_FILES = (
 those that wait among those that work."""
 
 _numbers = count()
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as in a background job: our children would too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
