@@ -49,9 +49,7 @@ those that wait among those that work."""
 
 _numbers = count()
 
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # as in a background job: our children would too
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job: our children would too
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
