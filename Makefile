@@ -10,6 +10,7 @@ ARGS ?=
 
 PIP := .venv/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt
 NPM := npm install --no-audit --no-fund --no-package-lock --loglevel=error
+PYTEST := .venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
 PINS := pyproject.toml constraints.txt
 
 .DELETE_ON_ERROR:
@@ -22,7 +23,7 @@ serve: .venv/install.stamp
 
 test: lint node
 	@scripts/debian-packages util-linux chromium
-	.venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PYTEST) $(ARGS)
 
 lint: .venv/test.stamp
 	.venv/bin/ruff check
@@ -31,8 +32,8 @@ lint: .venv/test.stamp
 
 faults: .venv/test.stamp node
 	@scripts/debian-packages util-linux chromium
-	URSULA_FAULT_ROUNDS=50 .venv/bin/pytest tests/faults tests/model/test_flush_model.py $(ARGS)
-	URSULA_TEST_COLD=tiny .venv/bin/pytest tests/http tests/engine tests/interop tests/client $(ARGS)
+	URSULA_FAULT_ROUNDS=50 $(PYTEST) tests/faults tests/model/test_flush_model.py $(ARGS)
+	URSULA_TEST_COLD=tiny $(PYTEST) tests/http tests/engine tests/interop tests/client $(ARGS)
 
 bench: .venv/bench.stamp bench/node_modules/install.stamp
 	@scripts/debian-packages wrk
