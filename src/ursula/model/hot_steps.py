@@ -24,7 +24,10 @@ def hot_steps(bucket: Bucket, after: int) -> list[Step]:
 
     It takes no longer for many rows than for few: where a step ends is told from what a row has on average.
     """
-    return [step for journal in bucket.all_parts() for step in _steps_of(journal, after)]
+    steps: list[Step] = []
+    for journal in bucket.all_parts():
+        steps += _steps_of(journal, steps[-1].last if steps else after)
+    return steps
 
 
 def _steps_of(journal: Journal, after: int) -> Iterator[Step]:
