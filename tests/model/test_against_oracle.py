@@ -383,7 +383,8 @@ class ModelAgainstOracle(RuleBasedStateMachine):
             assert page.after < self.oracle.flushed
             return
         named = [position for position in (after, until) if position is not None]
-        if named and min(named) < bucket.position:
+        is_before = after is not None and after < bucket.position - 1
+        if is_before or (until is not None and until < bucket.position):
             assert why(page) == "position_trimmed"
             return
         if named and max(named) > self.state.position:
