@@ -13,6 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from ..cold.schema import SEGMENT_SCHEMA
+from ..model.append import APPEND
 from ..model.journal import KIND_NAMES, NO_RECORD, Journal
 from ..model.part import Part
 from ..model.stream import Stream
@@ -67,7 +68,7 @@ async def _table(
 def _stretches(journal: Journal, rows: Sequence[int]) -> Iterator[Sequence[int]]:
     """The rows, so many at a time that their bytes are copied quickly; what is larger is by itself."""
     payloads = _picked(journal.payloads, rows)
-    if sum([len(payload) for payload in payloads if payload is not None]) <= STEP_BYTES:
+    if sum(len(payload) for payload in payloads if payload) <= STEP_BYTES:
         yield rows
         return
     begin = size = 0
@@ -127,12 +128,14 @@ def _batch(
 ) -> pa.RecordBatch:
     count = len(rows)
     positions, ats = _of_rows(journal, rows)
-    streams: dict[Stream, int] = {}  # each once: names are made into columns by their numbers
-    numbers = pa.array(
-        [streams.setdefault(s, len(streams)) for s in _picked(journal.streams, rows)], pa.int32()
-    )
+    of_rows = _picked(journal.streams, rows)
+    # Each once: names are made into columns by their numbers.
+    streams: dict[Stream, int] = {stream: number for number, stream in enumerate(dict.fromkeys(of_rows))}
+    numbers = _numbers_of(pa.int32(), array("i", map(streams.__getitem__, of_rows)))
     offsets = _numbers(journal.offsets, rows)
-    if None in payloads:
+    kinds = _numbers(journal.kinds, rows)
+    has_gaps = kinds.tobytes().count(APPEND) < count  # only appends have a payload
+    if has_gaps:
         ends = array("q", [o if p is None else o + len(p) for o, p in zip(offsets, payloads, strict=True)])
     else:
         ends = array("q", map(add, offsets, map(len, payloads)))  # type: ignore[arg-type]
@@ -144,7 +147,7 @@ def _batch(
         pa.repeat(bucket, count),
         pa.array([stream.name for stream in streams], pa.string()).take(numbers),
         pa.array([stream.incarnation for stream in streams], pa.string()).take(numbers),
-        _KIND_NAMES.take(_numbers_of(pa.uint8(), _numbers(journal.kinds, rows))),
+        _KIND_NAMES.take(_numbers_of(pa.uint8(), kinds)),
         _numbers_of(pa.int64(), offsets),
         _numbers_of(pa.int64(), ends),
         _records(_numbers(journal.records, rows)),
@@ -157,16 +160,14 @@ def _batch(
             [None if p is None else p.epoch for p in producers] if is_named else None, count, pa.int64()
         ),
         _optional([None if p is None else p.seq for p in producers] if is_named else None, count, pa.int64()),
-        _payloads(payloads),
+        pa.array(payloads, pa.binary()) if has_gaps else _payloads(payloads),
         _optional([_text(events.get(row)) for row in rows] if events else None, count, pa.string()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SEGMENT_SCHEMA)
 
 
 def _payloads(payloads: "list[bytes | Part | None]") -> pa.Array:
-    """The messages; one by itself, which may be large, is not copied."""
-    if None in payloads:
-        return pa.array(payloads, pa.binary())
+    """The messages, one in each row; one by itself, which may be large, is not copied."""
     ends = array("i", [0, *accumulate(map(len, payloads))])  # type: ignore[arg-type]
     data = payloads[0] if len(payloads) == 1 else b"".join(payloads)  # type: ignore[arg-type]
     return pa.Array.from_buffers(pa.binary(), len(payloads), [None, pa.py_buffer(ends), pa.py_buffer(data)])

@@ -21,6 +21,9 @@ from ursula.log.seam import GENERATION_SHIFT, AppendRefused, AppendRetryable, Ap
 from ursula.log.segment import Segment, create_segment, segment_path
 from ursula.tally import Tally
 
+ZEROS_AHEAD_BYTES = 256 * 1024
+"""How much is overwritten with zeros at a time: see `Writer._with_zeros`."""
+
 SYNC_SECONDS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
@@ -37,6 +40,8 @@ class Writer:
         self._position, self._chain = found.position, found.chain
         self._file = found.file
         self._end = found.segments[-1].length if found.segments else 0
+        self._room = 0 if self._file is None else disk.size(self._file)
+        self._overwritten = self._end
         # A sealed segment takes no more records: its successor's header may already be on the disk.
         self._sealed = not found.segments or found.segments[-1].header.generation < generation
         self._stopped: str | None = None
@@ -69,6 +74,7 @@ class Writer:
         file = create_segment(self._disk, self._directory, header, self._segment_bytes)
         self._let_go_of_old()
         self._file, self._end, self._sealed = file, SEGMENT_HEADER_BYTES, False
+        self._room, self._overwritten = self._disk.size(file), self._end
         self.announce(Segment(segment_path(self._directory, header.first), header, SEGMENT_HEADER_BYTES))
         return file
 
@@ -99,7 +105,7 @@ class Writer:
     def _write(self, file: int, record: bytes) -> None:
         written = False
         try:
-            self._disk.write(file, record, self._end)
+            self._disk.write(file, self._with_zeros(record), self._end)
             written = True
             began = time.perf_counter()
             self._disk.sync(file)
@@ -110,6 +116,19 @@ class Writer:
                 # The cut is not durable and no new header overrules the record: power loss may bring it back.
                 raise AppendUnknown(_reason(error)) from error
             raise AppendRetryable(_reason(error)) from error
+
+    def _with_zeros(self, record: bytes) -> bytes:
+        """The record, with zeros behind it if it is the first in a stretch of reserved room.
+
+        A file system notes in its journal which reserved blocks have been written, and a sync waits for
+        that: once for the stretch, instead of for each record, makes it half as long.
+        """
+        end = self._end + len(record)
+        if end > self._overwritten:
+            zeros = max(0, min(self._room - end, ZEROS_AHEAD_BYTES))
+            self._overwritten = end + zeros
+            record += bytes(zeros)
+        return record
 
     def _abandon(self, file: int, cause: OSError) -> None:
         try:
