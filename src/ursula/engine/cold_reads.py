@@ -6,6 +6,7 @@ is gone because it was merged, the stretch is planned again.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby, takewhile
@@ -59,7 +60,8 @@ class ColdReads:
         self._segments = segments
         self.fetch = BlobReads(store, cache).fetch
         self._ahead: set[asyncio.Task[None]] = set()
-        self._unread: dict[tuple[SegmentRef, Span], None] = {}  # what was fetched ahead, oldest first
+        self._unread: dict[tuple[SegmentRef, Span], Name] = {}  # what was fetched ahead, oldest first
+        self._unread_of: Counter[Name] = Counter()
         self._ends: dict[tuple[str, int], None] = {}  # of reads, in the order of time
         self._unread_max = cache.bytes_max // (2 * ROW_GROUP_BYTES)
         ahead_max = READ_AHEAD_FAR if store.local_range() is None else READ_AHEAD
@@ -239,9 +241,11 @@ class ColdReads:
 
     def _read_ahead(self, bucket: str, owner: Stream, offset: int, limit: int) -> None:
         """Have the next row groups fetched for someone who seems to read on and on."""
-        if offset >= min(limit, owner.messages.start) or not self._has_room_ahead():
-            return
         name = bucket, owner.name, owner.incarnation
+        if self._unread_of[name] >= self._ahead_count or offset >= min(limit, owner.messages.start):
+            return
+        if not self._has_room_ahead():
+            return
         fetching = self._fetch_ahead(name, owner.refs_from(offset, 2 * self._ahead_count), offset)
         task = asyncio.get_running_loop().create_task(fetching)
         self._ahead.add(task)
@@ -251,8 +255,16 @@ class ColdReads:
         """Whether what is fetched ahead will still be in the cache when its reader comes for it."""
         unread = self._unread
         while unread and not self._segments.holds(*(oldest := next(iter(unread)))):
-            del unread[oldest]  # it never came
+            self._note_read(oldest)  # its reader never came
         return 0 < self._ahead_count <= self._unread_max - len(unread)
+
+    def _note_read(self, what: tuple[SegmentRef, Span]) -> None:
+        """What was fetched ahead was read, or is no longer there."""
+        name = self._unread.pop(what, None)
+        if name is not None:
+            self._unread_of[name] -= 1
+            if not self._unread_of[name]:
+                del self._unread_of[name]
 
     async def _fetch_ahead(self, name: Name, refs: list[Ref], offset: int) -> None:
         """Fetch some row groups at once, if too few are at hand; who needs them is told what is wrong."""
@@ -261,7 +273,10 @@ class ColdReads:
             at_hand = sum(1 for _ in takewhile(lambda it: self._segments.holds(*it), following))
             if at_hand < min(self._ahead_count, len(following)):
                 some = following[at_hand : at_hand + self._ahead_count]
-                self._unread.update(dict.fromkeys(some))
+                for what in some:
+                    self._note_read(what)
+                    self._unread[what] = name
+                self._unread_of[name] += len(some)
                 by_segment = groupby(some, key=lambda it: it[0])
                 await asyncio.gather(
                     *(self._segments.fetch(ref, [span for _, span in its], name) for ref, its in by_segment)
@@ -344,7 +359,7 @@ class ColdReads:
         if span is None:
             return None
         ref = segment_ref(segment)
-        self._unread.pop((ref, span), None)
+        self._note_read((ref, span))
         return await self._segments.piece(ref, span, (bucket, owner.name, owner.incarnation))
 
     def _refusal(self, bucket: str, stream: Stream, offset: int) -> Refused:
