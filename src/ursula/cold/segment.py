@@ -416,10 +416,18 @@ def _write_all(file: FileIO, data: bytes) -> None:
 
 
 def _sorted(table: pa.Table) -> pa.Table:
-    keys = {name: pc.fill_null(table[name], "" if name in _NAMES else -1) for name in _SORT_COLUMNS}
+    table = table.combine_chunks()
+    keys = {name: _ranks(table[name]) for name in _NAMES}
+    keys |= {name: pc.fill_null(table[name], -1) for name in _SORT_COLUMNS if name not in _NAMES}
     keys["row"] = pa.arange(0, table.num_rows)
     order = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys])
     return table.take(order).combine_chunks()
+
+
+def _ranks(names: pa.ChunkedArray) -> pa.Array:
+    """Numbers in the order of the names: there are few, and numbers are sorted many times as fast."""
+    encoded = pc.fill_null(names, "").combine_chunks().dictionary_encode()
+    return pc.rank(encoded.dictionary, "ascending", tiebreaker="dense").take(encoded.indices)
 
 
 def _row_groups(table: pa.Table, bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:
