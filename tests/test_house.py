@@ -31,6 +31,7 @@ ALLOWED = {
         "ursula.engine",
         "ursula.cold.blobs",
         "ursula.cold.schema",
+        "ursula.cold.staging",
         "ursula.cold.store",
         "ursula.config",
         "ursula.log.seam",

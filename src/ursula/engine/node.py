@@ -40,6 +40,7 @@ from .feed_reads import FeedReads
 from .flusher import Flusher, FlushSettings
 from .folder import DataFolder
 from .group import Group
+from .ingesting import Ingesters
 from .lineage import Lineage
 from .loading import Loaded, StartRefused, load_newest
 from .merging import Merger, MergeSettings
@@ -99,6 +100,7 @@ class Node:
             clock,
             CollectSettings(self.generation, self.cold.keep_replaced),
         )
+        self.ingesters = Ingesters(self.store, self.scratch)
         self.store_problem: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._workers: list[asyncio.Task[None]] = []
@@ -224,6 +226,7 @@ class Node:
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
+        self.ingesters.stop()
         for group in self.groups:
             await group.stop()
         await self.cache.close()
