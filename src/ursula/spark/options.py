@@ -1,7 +1,7 @@
 """The options of a read, by the names that Kafka's source has where it has one."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 EARLIEST = "earliest"
@@ -9,27 +9,24 @@ LATEST = "latest"
 OFFSET_DIGITS = 20
 
 _SELECTIONS = ("streams", "streamPrefix", "streamGlob")
-_KNOWN = {
-    name.lower(): name
-    for name in (
-        "endpoint",
-        "path",
-        "bucket",
-        *_SELECTIONS,
-        "startingOffsets",
-        "endingOffsets",
-        "startingTimestamp",
-        "endingTimestamp",
-        "includeEvents",
-        "includeProducer",
-        "retryTimeout",
-        "s3Endpoint",
-        "s3Region",
-        "s3AccessKeyId",
-        "s3SecretAccessKey",
-        "s3SessionToken",
-    )
-}
+_KNOWN = (
+    "endpoint",
+    "path",
+    "bucket",
+    *_SELECTIONS,
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "includeEvents",
+    "includeProducer",
+    "retryTimeout",
+    "s3Endpoint",
+    "s3Region",
+    "s3AccessKeyId",
+    "s3SecretAccessKey",
+    "s3SessionToken",
+)
 
 
 class OptionError(ValueError):
@@ -69,7 +66,7 @@ class ReadOptions:
 
 def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
     """The options of a batch read; OptionError says which one is wrong."""
-    options = _known(given)
+    options = take_known(given, _KNOWN)
     bucket, endpoint, path = (options.get(name) for name in ("bucket", "endpoint", "path"))
     if not bucket:
         raise OptionError("the option bucket is needed: the name of the bucket that is read")
@@ -89,9 +86,9 @@ def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
         _edge(options, "endingOffsets", LATEST),
         _number(options, "startingTimestamp"),
         _number(options, "endingTimestamp"),
-        _flag(options, "includeEvents"),
-        _flag(options, "includeProducer"),
-        _seconds(options, "retryTimeout", 120.0),
+        parse_flag(options, "includeEvents"),
+        parse_flag(options, "includeProducer"),
+        parse_seconds(options, "retryTimeout", 120.0),
         S3Options(
             options.get("s3Endpoint"),
             options.get("s3Region"),
@@ -102,13 +99,15 @@ def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
     )
 
 
-def _known(given: Mapping[str, str]) -> dict[str, str]:
+def take_known(given: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """The options by their names as they are written here; OptionError if there is one of another name."""
+    known = {name.lower(): name for name in names}
     options: dict[str, str] = {}
-    for name, text in given.items():
-        known = _KNOWN.get(name.lower())
-        if known is None:
-            raise OptionError(f"there is no option {name}; those there are: {', '.join(_KNOWN.values())}")
-        options[known] = text
+    for given_name, text in given.items():
+        name = known.get(given_name.lower())
+        if name is None:
+            raise OptionError(f"there is no option {given_name}; those there are: {', '.join(names)}")
+        options[name] = text
     return options
 
 
@@ -143,7 +142,8 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
+def parse_seconds(options: Mapping[str, str], name: str, default: float) -> float:
+    """An option that is a number of seconds."""
     try:
         seconds = float(options.get(name, default))
     except ValueError:
@@ -153,8 +153,9 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     return seconds
 
 
-def _flag(options: Mapping[str, str], name: str) -> bool:
-    text = options.get(name, "false").lower()
+def parse_flag(options: Mapping[str, str], name: str, default: bool = False) -> bool:
+    """An option that is true or false."""
+    text = options.get(name, str(default)).lower()
     if text not in ("true", "false"):
         raise OptionError(f"{name} is true or false, not {options[name]!r}")
     return text == "true"

@@ -1,8 +1,9 @@
-"""What Spark asks of a server: plans and feeds. The standard library only: it runs on executors too."""
+"""What Spark asks of a server: plans, feeds, bulk writes. The standard library only: for executors too."""
 
 import json
 import random
 import time
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -52,14 +53,40 @@ class ServerApi:
         body, headers = self._get(f"/{quote(bucket, safe='')}?{query}", {"Accept": ARROW})
         return body, int(headers["stream-next-offset"])
 
+    def stage(self, bucket: str, body: bytes) -> str:
+        """Store rows, an Arrow stream, for a bulk write; returns the name that they have."""
+        answer, _ = self._ask(
+            f"/cluster/staging?{urlencode({'bucket': bucket})}", {"Content-Type": ARROW}, body
+        )
+        name: str = json.loads(answer)["object"]
+        return name
+
+    def ingest(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Have staged rows appended, however long that takes; returns the report."""
+        body = json.dumps(wanted).encode()
+        while True:
+            answer, _, status = self._answer("/cluster/ingest", {"Content-Type": "application/json"}, body)
+            if status != HTTPStatus.ACCEPTED:
+                report: dict[str, Any] = json.loads(answer)
+                return report
+
     def _get(self, path: str, headers: dict[str, str]) -> tuple[bytes, dict[str, str]]:
+        return self._ask(path, headers, None)
+
+    def _ask(self, path: str, headers: dict[str, str], body: bytes | None) -> tuple[bytes, dict[str, str]]:
+        answer, found, _ = self._answer(path, headers, body)
+        return answer, found
+
+    def _answer(
+        self, path: str, headers: dict[str, str], body: bytes | None
+    ) -> tuple[bytes, dict[str, str], int]:
         give_up_at, pause = time.monotonic() + self._retry_seconds, 0.1
         while True:
             try:
-                request = Request(self._endpoint + path, headers=headers)
+                request = Request(self._endpoint + path, body, headers)
                 with urlopen(request, timeout=REQUEST_SECONDS) as answer:
                     found = {name.lower(): text for name, text in answer.headers.items()}
-                    return answer.read(), found
+                    return answer.read(), found, answer.status
             except HTTPError as error:
                 refused = _refusal(error)
                 if error.code not in _WORTH_ANOTHER_TRY or time.monotonic() > give_up_at:

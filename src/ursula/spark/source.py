@@ -1,4 +1,4 @@
-"""The data source "ursula": `spark.read.format("ursula")`."""
+"""The data source "ursula": `spark.read.format("ursula")`, and `df.write` with the same name."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +10,8 @@ from pyspark.sql.types import StructType
 from .options import OptionError, ReadOptions, parse_read_options
 from .planning import Task, tasks_of
 from .rows import read_task, schema_of
+from .sink import BucketStreamWriter, BucketWriter
+from .write_options import WriteOptions, parse_write_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +33,19 @@ class UrsulaSource(DataSource):
         """A batch read."""
         options = parse_read_options(self.options)
         return BucketReader(options, _columns(schema, self.schema()))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BucketWriter:
+        """A batch write."""
+        return BucketWriter(self._write_options(overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> BucketStreamWriter:
+        """A streaming write."""
+        return BucketStreamWriter(self._write_options(overwrite), schema)
+
+    def _write_options(self, overwrite: bool) -> WriteOptions:
+        if overwrite:
+            raise OptionError('streams are only ever appended to: write with mode("append")')
+        return parse_write_options(self.options)
 
 
 class BucketReader(DataSourceReader):
