@@ -25,7 +25,14 @@ ALLOWED = {
     "model": {"ursula.model"},
     "log": {"ursula.log", "ursula.crc", "ursula.tally"},
     "cold": {"ursula.cold", "ursula.crc"},
-    "engine": {"ursula.engine", "ursula.model", "ursula.log.seam", "ursula.cold", "ursula.tally"},
+    "engine": {
+        "ursula.engine",
+        "ursula.model",
+        "ursula.log.seam",
+        "ursula.cold",
+        "ursula.crc",
+        "ursula.tally",
+    },
     "http": {
         "ursula.http",
         "ursula.engine",

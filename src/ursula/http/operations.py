@@ -15,6 +15,7 @@ from .flushing import flush, purge_log, trigger_snapshot
 from .ingest import ingest, stage
 from .planning import get_plan
 from .query import parse_count, parse_query
+from .replacing import replace
 from .undelete import undelete
 
 _JSON = [("content-type", "application/json"), ("cache-control", "no-store")]
@@ -161,6 +162,7 @@ ROUTES: dict[str, dict[str, Callable[[Exchange], None]]] = {
     "/cluster/plan": {"GET": get_plan, "HEAD": get_plan},
     "/cluster/staging": {"POST": stage},
     "/cluster/ingest": {"POST": ingest},
+    "/cluster/replace-segments": {"POST": replace},
     "/cluster/flush": {"POST": flush},
     "/cluster/trigger-snapshot": {"POST": trigger_snapshot},
     "/cluster/purge-log": {"POST": purge_log},

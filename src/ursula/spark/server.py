@@ -53,6 +53,11 @@ class ServerApi:
         body, headers = self._get(f"/{quote(bucket, safe='')}?{query}", {"Accept": ARROW})
         return body, int(headers["stream-next-offset"])
 
+    def replace_segments(self, group: int, old: list[str], new: str) -> None:
+        """Let a segment stand for others that it was made from."""
+        body = json.dumps({"group": group, "old": old, "new": [new]}).encode()
+        self._ask("/cluster/replace-segments", {"Content-Type": "application/json"}, body)
+
     def stage(self, bucket: str, body: bytes) -> str:
         """Store rows, an Arrow stream, for a bulk write; returns the name that they have."""
         answer, _ = self._ask(
