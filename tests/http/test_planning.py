@@ -94,6 +94,35 @@ def test_a_plan_begins_after_a_position(api: httpx.Client, bucket: str) -> None:
     assert third["segments"] == third["hot"] == []
 
 
+def test_what_happens_in_other_buckets_is_no_reason_to_read(api: httpx.Client, bucket: str) -> None:
+    make(api, f"/{bucket}/a", BINARY, b"1")
+    before = plan(api, bucket)
+    api.put(f"/{bucket}-other").raise_for_status()
+    make(api, f"/{bucket}-other/a", BINARY, b"2")
+    api.post("/cluster/flush").raise_for_status()
+    after = plan(api, bucket, before["position"])
+    assert after["segments"] == after["hot"] == []
+    assert after["position"] > before["position"]
+    post(api, f"/{bucket}/a", b"3")
+    again = plan(api, bucket, after["position"])
+    assert again["hot"] or again["segments"]
+    assert again["after"] == after["position"]
+
+
+def test_a_plan_begins_where_the_bucket_does(api: httpx.Client, bucket: str) -> None:
+    make(api, f"/{bucket}/a", BINARY, b"1")
+    old = plan(api, bucket)
+    assert api.delete(f"/{bucket}/a").status_code == 204
+    assert api.delete(f"/{bucket}").status_code == 204
+    api.put(f"/{bucket}").raise_for_status()
+    make(api, f"/{bucket}/b", BINARY, b"2")
+    api.post("/cluster/flush").raise_for_status()
+    new = plan(api, bucket)
+    assert new["after"] > old["position"] > old["after"]
+    after = [position for position in stored_positions(new, bucket) if position > new["after"]]
+    assert after == feed_positions(api, bucket)
+
+
 def test_what_was_just_acknowledged_is_in_it(api: httpx.Client, bucket: str) -> None:
     make(api, f"/{bucket}/a")
     for number in range(20):
