@@ -15,17 +15,29 @@ ARROW = "application/vnd.apache.arrow.stream"
 REQUEST_SECONDS = 60.0
 PAGE_BYTES = 16 << 20
 
+POSITION_TRIMMED = "position_trimmed"
+POSITION_REWOUND = "position_rewound"
+OFFSET_BEYOND_TAIL = "offset_beyond_tail"
+
 _PAUSE_SECONDS_MAX = 5.0
 _WORTH_ANOTHER_TRY = (429, 500, 502, 503, 504)
 
 
-class ServerRefused(Exception):
-    """The server answered with an error, which will not go away by asking again."""
+class Refused(Exception):
+    """It cannot be read like this, also not later. `position`: from where on it can, if that is told."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(f"the server refused: {message} ({code}, HTTP {status})")
-        self.status = status
+    def __init__(self, code: str, message: str, position: int | None = None) -> None:
+        super().__init__(message)
         self.code = code
+        self.position = position
+
+
+class ServerRefused(Refused):
+    """The server answered with an error."""
+
+    def __init__(self, status: int, code: str, message: str, position: int | None = None) -> None:
+        super().__init__(code, f"the server refused: {message} ({code}, HTTP {status})", position)
+        self.status = status
 
 
 class ServerUnreachable(Exception):
@@ -76,7 +88,8 @@ class ServerApi:
 def _refusal(error: HTTPError) -> ServerRefused:
     try:
         told = json.loads(error.read())["error"]
-        return ServerRefused(error.code, told["code"], told["message"])
+        position = None if "position" not in told else int(told["position"])
+        return ServerRefused(error.code, told["code"], told["message"], position)
     except (ValueError, LookupError, TypeError, OSError):
         return ServerRefused(error.code, "unknown", error.reason or "it did not say why")
 
