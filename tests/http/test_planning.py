@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pyarrow.parquet as pq
 import pytest
+from tests.conftest import StartServer
 from tests.http.wire import BINARY, make, offset, post, refused
 from tests.server import Server
 
@@ -107,6 +108,27 @@ def test_what_happens_in_other_buckets_is_no_reason_to_read(api: httpx.Client, b
     again = plan(api, bucket, after["position"])
     assert again["hot"] or again["segments"]
     assert again["after"] == after["position"]
+
+
+def test_an_idle_bucket_stays_idle_after_a_restart(start_server: StartServer) -> None:
+    server = start_server()
+    with httpx.Client(base_url=server.url, timeout=60) as api:
+        for name in ("idle", "empty", "busy"):
+            api.put(f"/{name}").raise_for_status()
+        make(api, "/idle/a", BINARY, b"1")
+        api.post("/cluster/flush").raise_for_status()
+        api.put("/unused").raise_for_status()
+    server.restart()
+    with httpx.Client(base_url=server.url, timeout=60) as api:
+        before = {name: plan(api, name)["position"] for name in ("idle", "empty", "unused")}
+        make(api, "/busy/a", BINARY, b"2")
+        api.post("/cluster/flush").raise_for_status()
+        for name, position in before.items():
+            after = plan(api, name, position)
+            assert after["segments"] == after["hot"] == []
+        post(api, "/idle/a", b"3")
+        after = plan(api, "idle", before["idle"])
+        assert after["segments"] or after["hot"]
 
 
 def test_a_plan_begins_where_the_bucket_does(api: httpx.Client, bucket: str) -> None:
