@@ -11,27 +11,25 @@ OFFSET_DIGITS = 20
 _SELECTIONS = ("streams", "streamPrefix", "streamGlob")
 _OF_BATCHES = ("endingOffsets", "endingTimestamp")
 _OF_STREAMS = ("maxBytesPerTrigger", "maxMessagesPerTrigger", "failOnDataLoss")
-_KNOWN = {
-    name.lower(): name
-    for name in (
-        "endpoint",
-        "path",
-        "bucket",
-        *_SELECTIONS,
-        "startingOffsets",
-        "startingTimestamp",
-        *_OF_BATCHES,
-        *_OF_STREAMS,
-        "includeEvents",
-        "includeProducer",
-        "retryTimeout",
-        "s3Endpoint",
-        "s3Region",
-        "s3AccessKeyId",
-        "s3SecretAccessKey",
-        "s3SessionToken",
-    )
-}
+OPTIONS = (
+    "endpoint",
+    "path",
+    "bucket",
+    *_SELECTIONS,
+    "startingOffsets",
+    "startingTimestamp",
+    *_OF_BATCHES,
+    *_OF_STREAMS,
+    "includeEvents",
+    "includeProducer",
+    "retryTimeout",
+    "s3Endpoint",
+    "s3Region",
+    "s3AccessKeyId",
+    "s3SecretAccessKey",
+    "s3SessionToken",
+)
+_KNOWN = {name.lower(): name for name in OPTIONS}
 
 
 class OptionError(ValueError):
