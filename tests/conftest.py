@@ -40,6 +40,7 @@ LONG_FILES = (
     "faults/test_kill_restore.py",
     "model/test_against_oracle.py",
     "faults/test_kill_tidying.py",
+    "spark/test_streaming.py",
     "spark/test_batch.py",
     "docs/test_troubleshooting.py",
     "http/test_fuzz.py",

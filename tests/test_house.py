@@ -47,7 +47,7 @@ ALLOWED = {
         *MODEL_VALUES,
     },
     "client": {"ursula.client"},
-    "spark": {"ursula.spark", "ursula.cold.schema", "ursula.cold.segment"},
+    "spark": {"ursula.spark", "ursula.cold.lineage", "ursula.cold.schema", "ursula.cold.segment"},
     "terminal": {"ursula.terminal", "ursula.client"},
     "config.py": set(),
     "crc.py": set(),

@@ -194,6 +194,22 @@ def test_a_partition_reads_the_same_whatever_happens_meanwhile(
     )
 
 
+def test_a_bucket_that_was_made_again_has_nothing_of_the_old_one(
+    server: Server, api: httpx.Client, path: str
+) -> None:
+    name = f"{path.rpartition('/')[2]}-again"
+    for text in (b"old", b"new"):
+        api.put(f"/{name}").raise_for_status()
+        make(api, f"/{name}/a", TEXT, text)
+        if text == b"old":
+            api.delete(f"/{name}/a").raise_for_status()
+            api.delete(f"/{name}").raise_for_status()
+    api.post("/cluster/flush").raise_for_status()
+    options = parse_read_options({"endpoint": server.url, "bucket": name})
+    batches = [batch for task in tasks_of(options) for batch in read_task(options, task, ["value"])]
+    assert [row["value"] for batch in batches for row in batch.to_pylist()] == [b"new"]
+
+
 def test_a_damaged_segment_is_an_error_that_names_it(
     spark: SparkSession, server: Server, api: httpx.Client, bucket: str, table: Table
 ) -> None:
@@ -233,6 +249,9 @@ def test_a_damaged_segment_is_an_error_that_names_it(
         ({"bucket": "b", "path": "p", "includeEvents": "yes"}, "includeEvents is true or false"),
         ({"bucket": "b", "path": "p", "retryTimeout": "soon"}, "a number of seconds"),
         ({"bucket": "b", "path": "p", "retryTimeout": "nan"}, "a number of seconds"),
+        ({"bucket": "b", "path": "p", "maxBytesPerTrigger": "9"}, "maxBytesPerTrigger is for readStream"),
+        ({"bucket": "b", "path": "p", "maxMessagesPerTrigger": "9"}, "is for readStream: leave it out"),
+        ({"bucket": "b", "path": "p", "failOnDataLoss": "true"}, "failOnDataLoss is for readStream"),
     ],
 )
 def test_wrong_options(options: dict[str, str], message: str) -> None:

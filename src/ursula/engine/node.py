@@ -23,6 +23,7 @@ from ..cold import manifest as manifests
 from ..cold.blobs import Blobs
 from ..cold.cache import Cache
 from ..cold.fs import FsStore
+from ..cold.lineage import Lineage
 from ..cold.reader import Segments
 from ..cold.store import Store, StoreFailed, StoreUnavailable
 from ..cold.unfinished import Unfinished
@@ -41,7 +42,6 @@ from .flusher import Flusher, FlushSettings
 from .folder import DataFolder
 from .group import Group
 from .ingesting import Ingesters
-from .lineage import Lineage
 from .loading import Loaded, StartRefused, load_newest
 from .merging import Merger, MergeSettings
 from .status import GroupStatus
@@ -79,7 +79,7 @@ class Node:
         self.generation = folder.identity.generation if folder else 1
         self.feed_incarnation = f"{self.cluster}-{self.generation}"
         self.group_count = folder.identity.groups if folder else 1
-        self.lineage = Lineage([], self.generation)
+        self.lineage = Lineage({}, self.generation)
         self.groups: list[Group] = []
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="ursula-")
         root = folder.path if folder else Path(self._temporary.name)  # type: ignore[union-attr]
@@ -168,7 +168,7 @@ class Node:
                 f"the store {self.store.root} is in generation {newest}, and this data folder in "
                 f"{self.generation}: a restore made another node the one that goes on; see `ursula restore`"
             )
-        self.lineage = Lineage(found, self.generation)
+        self.lineage = Lineage({one.generation: one.ended for one in found}, self.generation)
 
     async def _begin_store(self, generation: bytes) -> None:
         """Make the first object. A new node whose own disk does not take it need not wait."""

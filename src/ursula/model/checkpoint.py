@@ -160,6 +160,7 @@ class Loader:
     def _bucket(self, name: str, position: int, created_at: int) -> Bucket:
         state = self.state
         bucket = state.buckets[name] = Bucket(name, position, created_at, state.gauge, state.unparked)
+        bucket.journal.position = state.position  # what happened before is stored: nobody knows when it ended
         return bucket
 
     def _look(self, bucket: str, stream: str, row: bytes) -> bool:

@@ -2,22 +2,24 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 EARLIEST = "earliest"
 LATEST = "latest"
 OFFSET_DIGITS = 20
 
 _SELECTIONS = ("streams", "streamPrefix", "streamGlob")
-_KNOWN = (
+_OF_BATCHES = ("endingOffsets", "endingTimestamp")
+_OF_STREAMS = ("maxBytesPerTrigger", "maxMessagesPerTrigger", "failOnDataLoss")
+OPTIONS = (
     "endpoint",
     "path",
     "bucket",
     *_SELECTIONS,
     "startingOffsets",
-    "endingOffsets",
     "startingTimestamp",
-    "endingTimestamp",
+    *_OF_BATCHES,
+    *_OF_STREAMS,
     "includeEvents",
     "includeProducer",
     "retryTimeout",
@@ -64,9 +66,55 @@ class ReadOptions:
     s3: S3Options = S3Options()
 
 
+@dataclass(frozen=True)
+class StreamOptions:
+    """How a bucket is followed. `from_latest`: from where it ends when the query begins."""
+
+    read: ReadOptions
+    from_latest: bool
+    bytes_max: int | None
+    messages_max: int | None
+    fail_on_data_loss: bool
+
+
 def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
     """The options of a batch read; OptionError says which one is wrong."""
-    options = take_known(given, _KNOWN)
+    options = take_known(given, OPTIONS)
+    for name in _OF_STREAMS:
+        if name in options:
+            raise OptionError(f"{name} is for readStream: leave it out of a batch read")
+    return replace(
+        _shared(options),
+        after=_edge(options, "startingOffsets", EARLIEST),
+        until=_edge(options, "endingOffsets", LATEST),
+        ending_ms=_number(options, "endingTimestamp"),
+    )
+
+
+def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
+    """The options of a read that follows a bucket; OptionError says which one is wrong."""
+    options = take_known(given, OPTIONS)
+    for name in _OF_BATCHES:
+        if name in options:
+            raise OptionError(f"{name} is for a batch read: a stream has no end, leave it out of readStream")
+    options.setdefault("startingOffsets", EARLIEST if "startingTimestamp" in options else LATEST)
+    from_latest = options["startingOffsets"] == LATEST
+    after = None if from_latest else _edge(options, "startingOffsets", EARLIEST, f"{EARLIEST}, {LATEST}")
+    return StreamOptions(
+        replace(_shared(options), after=after),
+        from_latest,
+        _count(options, "maxBytesPerTrigger"),
+        _count(options, "maxMessagesPerTrigger"),
+        parse_flag(options, "failOnDataLoss", True),
+    )
+
+
+def parse_shared_options(given: Mapping[str, str]) -> ReadOptions:
+    """What is to be read, whether once or for ever: without where it begins and ends."""
+    return _shared(take_known(given, OPTIONS))
+
+
+def _shared(options: Mapping[str, str]) -> ReadOptions:
     bucket, endpoint, path = (options.get(name) for name in ("bucket", "endpoint", "path"))
     if not bucket:
         raise OptionError("the option bucket is needed: the name of the bucket that is read")
@@ -82,14 +130,11 @@ def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
         _names(options.get("streams")),
         options.get("streamPrefix"),
         options.get("streamGlob"),
-        _edge(options, "startingOffsets", EARLIEST),
-        _edge(options, "endingOffsets", LATEST),
-        _number(options, "startingTimestamp"),
-        _number(options, "endingTimestamp"),
-        parse_flag(options, "includeEvents"),
-        parse_flag(options, "includeProducer"),
-        parse_seconds(options, "retryTimeout", 120.0),
-        S3Options(
+        starting_ms=_number(options, "startingTimestamp"),
+        include_events=parse_flag(options, "includeEvents"),
+        include_producer=parse_flag(options, "includeProducer"),
+        retry_seconds=parse_seconds(options, "retryTimeout", 120.0),
+        s3=S3Options(
             options.get("s3Endpoint"),
             options.get("s3Region"),
             options.get("s3AccessKeyId"),
@@ -123,14 +168,24 @@ def _names(text: str | None) -> tuple[str, ...] | None:
     return tuple(sorted(set(names)))
 
 
-def _edge(options: Mapping[str, str], name: str, default: str) -> int | None:
-    """A position; None for the word that is the default."""
+def _edge(options: Mapping[str, str], name: str, default: str, words: str | None = None) -> int | None:
+    """A position; None for the word that is the default. `words` are all that could have been written."""
     text = options.get(name, default)
     if text == default:
         return None
     if text.isascii() and text.isdigit() and len(text) <= OFFSET_DIGITS:
         return int(text)
-    raise OptionError(f"{name} is {default} or a position of up to {OFFSET_DIGITS} digits, not {text!r}")
+    wanted = f"{words or default} or a position of up to {OFFSET_DIGITS} digits"
+    raise OptionError(f"{name} is {wanted}, not {text!r}")
+
+
+def _count(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise OptionError(f"{name} is a whole number from 1 on, not {text!r}")
+    return int(text)
 
 
 def _number(options: Mapping[str, str], name: str) -> int | None:

@@ -42,12 +42,14 @@ class Selection:
             return index < len(self._names) and self._names[index] <= last
         return first <= self._last and self._first <= last
 
-    def rows(self, batch: pa.RecordBatch, after: int | None, until: int) -> pa.RecordBatch:
+    def rows(self, batch: pa.RecordBatch, after: int, until: int) -> pa.RecordBatch:
         """The rows of a batch that are wanted; it has the columns that this takes."""
         options = self._options
-        masks = [pc.equal(batch["bucket"], options.bucket), pc.less_equal(batch["position"], until)]
-        if after is not None:
-            masks.append(pc.greater(batch["position"], after))
+        masks = [
+            pc.equal(batch["bucket"], options.bucket),
+            pc.greater(batch["position"], after),
+            pc.less_equal(batch["position"], until),
+        ]
         if not options.include_events:
             masks.append(pc.equal(batch["kind"], "append"))
         if options.starting_ms is not None:

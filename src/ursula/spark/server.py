@@ -16,17 +16,29 @@ ARROW = "application/vnd.apache.arrow.stream"
 REQUEST_SECONDS = 60.0
 PAGE_BYTES = 16 << 20
 
+POSITION_TRIMMED = "position_trimmed"
+POSITION_REWOUND = "position_rewound"
+OFFSET_BEYOND_TAIL = "offset_beyond_tail"
+
 _PAUSE_SECONDS_MAX = 5.0
 _WORTH_ANOTHER_TRY = (429, 500, 502, 503, 504)
 
 
-class ServerRefused(Exception):
-    """The server answered with an error, which will not go away by asking again."""
+class Refused(Exception):
+    """It cannot be read like this, also not later. `position`: from where on it can, if that is told."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(f"the server refused: {message} ({code}, HTTP {status})")
-        self.status = status
+    def __init__(self, code: str, message: str, position: int | None = None) -> None:
+        super().__init__(message)
         self.code = code
+        self.position = position
+
+
+class ServerRefused(Refused):
+    """The server answered with an error."""
+
+    def __init__(self, status: int, code: str, message: str, position: int | None = None) -> None:
+        super().__init__(code, f"the server refused: {message} ({code}, HTTP {status})", position)
+        self.status = status
 
 
 class ServerUnreachable(Exception):
@@ -52,6 +64,19 @@ class ServerApi:
         query = urlencode({"offset": _digits(after), "until": _digits(until), "max_bytes": PAGE_BYTES})
         body, headers = self._get(f"/{quote(bucket, safe='')}?{query}", {"Accept": ARROW})
         return body, int(headers["stream-next-offset"])
+
+    def store_root(self) -> str:
+        """Where its store is, as the server reaches it."""
+        body, _ = self._get("/cluster/buckets?limit=1", {})
+        buckets = json.loads(body)["buckets"]
+        if not buckets:
+            raise ServerRefused(HTTPStatus.NOT_FOUND, "bucket_not_found", "there is no bucket yet")
+        root: str = self.plan(buckets[0]["bucket_id"], None)["root"]
+        return root
+
+    def flush(self) -> None:
+        """Have everything stored that is in memory only."""
+        self._ask("/cluster/flush", {}, b"")
 
     def replace_segments(self, group: int, old: list[str], new: str) -> None:
         """Let a segment stand for others that it was made from."""
@@ -108,7 +133,8 @@ class ServerApi:
 def _refusal(error: HTTPError) -> ServerRefused:
     try:
         told = json.loads(error.read())["error"]
-        return ServerRefused(error.code, told["code"], told["message"])
+        position = None if "position" not in told else int(told["position"])
+        return ServerRefused(error.code, told["code"], told["message"], position)
     except (ValueError, LookupError, TypeError, OSError):
         return ServerRefused(error.code, "unknown", error.reason or "it did not say why")
 

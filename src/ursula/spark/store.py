@@ -81,13 +81,31 @@ class StoreFiles:
         finally:
             unfinished.unlink(missing_ok=True)
 
-    def live_lists(self) -> list[dict[str, Any]]:
-        """The live lists of all groups."""
-        selector = fs.FileSelector(f"{self._base}/live", allow_not_found=True)
-        found = [info.path for info in self._files.get_file_info(selector) if info.path.endswith(".json")]
+    def generations(self) -> list[dict[str, Any]]:
+        """All generations that began in this store, oldest first."""
+        selector = fs.FileSelector(f"{self._base}/generations", allow_not_found=True)
+        paths = [info.path for info in self._files.get_file_info(selector)]
+        found = [self._document(path) for path in paths if path.endswith(".json")]
         if not found:
-            raise OptionError(f"there is no store at {self.root}: no live list lies there")
-        return [json.loads(self._files.open_input_file(path).read()) for path in sorted(found)]
+            raise OptionError(f"there is no store at {self.root}: no generation began there")
+        return sorted(found, key=lambda document: int(document["generation"]))
+
+    def live_list(self, group: int) -> dict[str, Any]:
+        """The live list of a group."""
+        try:
+            return self._document(f"{self._base}/live/g{group}.json")
+        except FileNotFoundError:
+            message = f"nothing lies in the store at {self.root} yet: the server flushes from time to time"
+            raise OptionError(message) from None
+
+    def all_live(self) -> list[dict[str, Any]]:
+        """The live lists of all groups."""
+        return [self.live_list(group) for group in range(self.generations()[-1]["groups"])]
+
+    def _document(self, path: str) -> dict[str, Any]:
+        with self._files.open_input_file(path) as file:
+            document: dict[str, Any] = json.loads(file.read())
+            return document
 
 
 def _sync_folder(folder: Path) -> None:
