@@ -54,6 +54,11 @@ def take_snapshot(options: ReadOptions, after: int | None) -> Snapshot:
 
 def tasks_of(options: ReadOptions) -> list[Task]:
     """The partitions of a batch read."""
+    return tasks_in(options, bounded_snapshot(options))
+
+
+def bounded_snapshot(options: ReadOptions) -> Snapshot:
+    """What a batch read takes: the history between its positions, as of now if it names no end."""
     snapshot = take_snapshot(options, options.after)
     until = snapshot.position if options.until is None else options.until
     if until > snapshot.position:
@@ -61,7 +66,13 @@ def tasks_of(options: ReadOptions) -> list[Task]:
     if options.after is not None and options.after > until:
         raise OptionError(f"startingOffsets {options.after} lies behind endingOffsets {until}")
     wanted = [stretch for stretch in snapshot.stretches if stretch.first < until]
-    return [Task(snapshot.root, options.after, until, some) for some in _shared_out(wanted)]
+    return Snapshot(snapshot.root, until, wanted)
+
+
+def tasks_in(options: ReadOptions, snapshot: Snapshot) -> list[Task]:
+    """The partitions of a batch read that takes this."""
+    shares = _shared_out(snapshot.stretches)
+    return [Task(snapshot.root, options.after, snapshot.position, some) for some in shares]
 
 
 def found_again(options: ReadOptions, gone: Stretch) -> list[Stretch]:

@@ -59,8 +59,8 @@ class _Reading:
             self._store = StoreFiles(self._task.root or "", self._options.s3)
         segment = self._store.segment(path)
         with segment.file:
-            spans = [span.number for span in segment.footer.spans if self._selection.may_have(span)]
-            if not spans:
+            row_groups = self._selection.row_groups(segment.footer)
+            if not row_groups:
                 return
             file = pq.ParquetFile(
                 segment.file,
@@ -70,7 +70,7 @@ class _Reading:
             )
             needed = self._selection.columns() | set(self._wanted)
             columns = [name for name in SEGMENT_SCHEMA.names if name in needed]
-            for batch in file.iter_batches(BATCH_ROWS, spans, columns, use_threads=False):
+            for batch in file.iter_batches(BATCH_ROWS, row_groups, columns, use_threads=False):
                 yield from self._chosen(batch, stretch)
 
     def _hot(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
