@@ -64,6 +64,13 @@ def test_a_table_has_every_message_once(table: Table) -> None:
     assert messages(frame) == ALL
 
 
+def test_a_table_is_whole_again_after_a_query_with_a_filter(table: Table) -> None:
+    frame = table()
+    assert {stream for stream, _ in messages(frame.where("stream = 'cold'"))} == {"cold"}
+    assert messages(frame) == ALL
+    assert frame.where("stream = 'hot'").union(frame.where("stream = 'cold'")).count() == 3
+
+
 def test_events_and_producers_come_when_they_are_asked_for(
     api: httpx.Client, bucket: str, table: Table
 ) -> None:

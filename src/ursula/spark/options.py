@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 EARLIEST = "earliest"
 LATEST = "latest"
 OFFSET_DIGITS = 20
+SNAPSHOT = "__snapshot"
+"""Not for users: what a native read took before, so that the rest of it is read and nothing newer."""
 
 _SELECTIONS = ("streams", "streamPrefix", "streamGlob")
 _KNOWN = {
@@ -65,6 +67,7 @@ class ReadOptions:
     include_producer: bool = False
     retry_seconds: float = 120.0
     s3: S3Options = S3Options()
+    snapshot: str | None = None
 
 
 def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
@@ -99,13 +102,14 @@ def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
             options.get("s3SecretAccessKey"),
             options.get("s3SessionToken"),
         ),
+        options.get(SNAPSHOT),
     )
 
 
 def _known(given: Mapping[str, str]) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, text in given.items():
-        known = _KNOWN.get(name.lower())
+        known = name if name == SNAPSHOT else _KNOWN.get(name.lower())
         if known is None:
             raise OptionError(f"there is no option {name}; those there are: {', '.join(_KNOWN.values())}")
         options[known] = text

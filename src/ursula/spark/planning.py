@@ -4,6 +4,7 @@ A partition is logical: a bucket and positions. The files that it names are wher
 gone when a task comes to it, because it was merged, the task asks again for its positions.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -33,6 +34,16 @@ class Snapshot(NamedTuple):
     position: int
     stretches: list[Stretch]
 
+    @classmethod
+    def parse(cls, text: str) -> "Snapshot":
+        """A snapshot from its text."""
+        root, position, stretches = json.loads(text)
+        return cls(root, position, [Stretch._make(stretch) for stretch in stretches])
+
+    def hot_text(self) -> str:
+        """The part of it that is in memory only, as text."""
+        return json.dumps(self._replace(stretches=[one for one in self.stretches if one.path is None]))
+
 
 class Task(InputPartition):
     """Some of the history, for one task. Positions are after `after` and up to `until`."""
@@ -54,11 +65,15 @@ def take_snapshot(options: ReadOptions, after: int | None) -> Snapshot:
 
 def tasks_of(options: ReadOptions) -> list[Task]:
     """The partitions of a batch read."""
-    return tasks_in(options, bounded_snapshot(options))
+    snapshot = bounded_snapshot(options)
+    shares = _shared_out(snapshot.stretches)
+    return [Task(snapshot.root, options.after, snapshot.position, some) for some in shares]
 
 
 def bounded_snapshot(options: ReadOptions) -> Snapshot:
     """What a batch read takes: the history between its positions, as of now if it names no end."""
+    if options.snapshot is not None:
+        return Snapshot.parse(options.snapshot)
     snapshot = take_snapshot(options, options.after)
     until = snapshot.position if options.until is None else options.until
     if until > snapshot.position:
@@ -67,12 +82,6 @@ def bounded_snapshot(options: ReadOptions) -> Snapshot:
         raise OptionError(f"startingOffsets {options.after} lies behind endingOffsets {until}")
     wanted = [stretch for stretch in snapshot.stretches if stretch.first < until]
     return Snapshot(snapshot.root, until, wanted)
-
-
-def tasks_in(options: ReadOptions, snapshot: Snapshot) -> list[Task]:
-    """The partitions of a batch read that takes this."""
-    shares = _shared_out(snapshot.stretches)
-    return [Task(snapshot.root, options.after, snapshot.position, some) for some in shares]
 
 
 def found_again(options: ReadOptions, gone: Stretch) -> list[Stretch]:

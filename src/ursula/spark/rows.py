@@ -38,7 +38,7 @@ class _Reading:
         self._options = options
         self._task = task
         self._selection = Selection(options)
-        self._wanted = [_stored_name(name) for name in columns]
+        self._wanted = [stored_name(name) for name in columns]
         self._schema = pa.schema([schema_of(options).field(name) for name in columns])
         self._store: StoreFiles | None = None
 
@@ -94,5 +94,6 @@ def _name(stored: str) -> str:
     return "value" if stored == "payload" else stored
 
 
-def _stored_name(name: str) -> str:
+def stored_name(name: str) -> str:
+    """What a column of a read is called in segments."""
     return "payload" if name == "value" else name
