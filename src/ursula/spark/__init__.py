@@ -35,9 +35,11 @@ def session(master: str = "local[*]", settings: Mapping[str, str] | None = None)
 
 
 def register(spark: "SparkSession") -> None:
-    """Make the format "ursula" known to a session."""
+    """Make the format "ursula" known to a session, and send what it takes to executors on other machines."""
+    from .shipping import ship
     from .source import UrsulaSource  # executors import this package for its other modules only
 
+    ship(spark)
     spark.dataSource.register(UrsulaSource)
     _registered.add(spark)
 
