@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 EARLIEST = "earliest"
 LATEST = "latest"
 OFFSET_DIGITS = 20
+SNAPSHOT = "__snapshot"
+"""Not for users: what a native read took before, so that the rest of it is read and nothing newer."""
 
 _SELECTIONS = ("streams", "streamPrefix", "streamGlob")
 _OF_BATCHES = ("endingOffsets", "endingTimestamp")
@@ -64,6 +66,7 @@ class ReadOptions:
     include_producer: bool = False
     retry_seconds: float = 120.0
     s3: S3Options = S3Options()
+    snapshot: str | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,7 @@ def _shared(options: Mapping[str, str]) -> ReadOptions:
             options.get("s3SecretAccessKey"),
             options.get("s3SessionToken"),
         ),
+        snapshot=options.get(SNAPSHOT),
     )
 
 
@@ -149,7 +153,7 @@ def take_known(given: Mapping[str, str], names: Sequence[str]) -> dict[str, str]
     known = {name.lower(): name for name in names}
     options: dict[str, str] = {}
     for given_name, text in given.items():
-        name = known.get(given_name.lower())
+        name = given_name if given_name == SNAPSHOT else known.get(given_name.lower())
         if name is None:
             raise OptionError(f"there is no option {given_name}; those there are: {', '.join(names)}")
         options[name] = text

@@ -4,6 +4,7 @@ A partition is logical: a bucket and positions. The files that it names are wher
 gone when a task comes to it, because it was merged, the task asks again for its positions.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -42,6 +43,16 @@ class Snapshot(NamedTuple):
     position: int
     stretches: list[Stretch]
 
+    @classmethod
+    def parse(cls, text: str) -> "Snapshot":
+        """A snapshot from its text."""
+        found = cls._make(json.loads(text))
+        return found._replace(stretches=[Stretch._make(stretch) for stretch in found.stretches])
+
+    def hot_text(self) -> str:
+        """The part of it that is in memory only, as text."""
+        return json.dumps(self._replace(stretches=[one for one in self.stretches if one.path is None]))
+
 
 class Task(InputPartition):
     """Some of the history, for one task. Positions are after `after` and up to `until`."""
@@ -70,13 +81,22 @@ def take_snapshot(options: ReadOptions, after: int | None) -> Snapshot:
 
 def tasks_of(options: ReadOptions) -> list[Task]:
     """The partitions of a batch read."""
+    snapshot = bounded_snapshot(options)
+    return share_out(snapshot, snapshot.position)
+
+
+def bounded_snapshot(options: ReadOptions) -> Snapshot:
+    """What a batch read takes: the history between its positions, as of now if it names no end."""
+    if options.snapshot is not None:
+        return Snapshot.parse(options.snapshot)
     snapshot = take_snapshot(options, options.after)
     until = snapshot.position if options.until is None else options.until
     if until > snapshot.position:
         raise OptionError(f"endingOffsets {until} lies behind {snapshot.position}, where the bucket ends")
     if options.after is not None and options.after > until:
         raise OptionError(f"startingOffsets {options.after} lies behind endingOffsets {until}")
-    return share_out(snapshot, until)
+    wanted = [stretch for stretch in snapshot.stretches if stretch.first < until]
+    return snapshot._replace(position=until, stretches=wanted)
 
 
 def share_out(snapshot: Snapshot, until: int) -> list[Task]:

@@ -41,7 +41,7 @@ class _Reading:
         self._options = options
         self._task = task
         self._selection = Selection(options)
-        self._wanted = [_stored_name(name) for name in columns]
+        self._wanted = [stored_name(name) for name in columns]
         self._schema = pa.schema([schema_of(options).field(name) for name in columns])
         self._store: StoreFiles | None = None
 
@@ -62,8 +62,8 @@ class _Reading:
             self._store = StoreFiles(self._task.root, self._options.s3)
         segment = self._store.segment(path)
         with segment.file:
-            spans = [span.number for span in segment.footer.spans if self._selection.may_have(span)]
-            if not spans:
+            row_groups = self._selection.row_groups(segment.footer)
+            if not row_groups:
                 return
             file = pq.ParquetFile(
                 segment.file,
@@ -73,7 +73,7 @@ class _Reading:
             )
             needed = self._selection.columns() | set(self._wanted)
             columns = [name for name in SEGMENT_SCHEMA.names if name in needed]
-            for batch in file.iter_batches(BATCH_ROWS, spans, columns, use_threads=False):
+            for batch in file.iter_batches(BATCH_ROWS, row_groups, columns, use_threads=False):
                 yield from self._chosen(batch, stretch)
 
     def _hot(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
@@ -97,5 +97,6 @@ def _name(stored: str) -> str:
     return "value" if stored == "payload" else stored
 
 
-def _stored_name(name: str) -> str:
+def stored_name(name: str) -> str:
+    """What a column of a read is called in segments."""
     return "payload" if name == "value" else name
