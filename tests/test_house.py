@@ -72,6 +72,7 @@ EXCEPTIONS = {
     # Commands that work on a store, without a server:
     "terminal/stores.py": {"ursula.cold", "ursula.config", "ursula.engine"},
     "terminal/restoring.py": {"ursula.cold", "ursula.config", "ursula.engine"},
+    "terminal/pipeline.py": {"ursula.pipeline", "ursula.spark"},
     "terminal/inspecting.py": {"ursula.cold", "ursula.engine", "ursula.model.commands"},
 }
 

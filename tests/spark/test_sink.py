@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from pyspark.sql.types import StructType
 from tests.http.wire import JSON, TEXT, content, make
 from tests.server import Server
 
-import ursula.spark
 from ursula.spark.options import OptionError
 from ursula.spark.sink import BucketStreamWriter, BucketWriter, Staged, ingest, stage
 from ursula.spark.write_options import parse_write_options
@@ -24,13 +22,6 @@ from ursula.spark.write_options import parse_write_options
 ROWS = [(f"s{number % 3}", f"{number:04d};".encode()) for number in range(300)]
 SCHEMA = "stream string, value binary"
 FAILED = (AnalysisException, PythonException)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = ursula.spark.session("local[2]", {"spark.sql.shuffle.partitions": "2"})
-    yield session
-    session.stop()
 
 
 @pytest.fixture
