@@ -76,10 +76,10 @@ def tasks_of(options: ReadOptions) -> list[Task]:
         raise OptionError(f"endingOffsets {until} lies behind {snapshot.position}, where the bucket ends")
     if options.after is not None and options.after > until:
         raise OptionError(f"startingOffsets {options.after} lies behind endingOffsets {until}")
-    return share_out(snapshot, until)
+    return tasks_up_to(snapshot, until)
 
 
-def share_out(snapshot: Snapshot, until: int) -> list[Task]:
+def tasks_up_to(snapshot: Snapshot, until: int) -> list[Task]:
     """A snapshot up to a position as partitions."""
     wanted = [stretch for stretch in snapshot.stretches if stretch.first < until]
     return [Task(snapshot.root, snapshot.after, until, some) for some in _shared_out(wanted)]
