@@ -82,7 +82,7 @@ def take_snapshot(options: ReadOptions, after: int | None) -> Snapshot:
 def tasks_of(options: ReadOptions) -> list[Task]:
     """The partitions of a batch read."""
     snapshot = bounded_snapshot(options)
-    return share_out(snapshot, snapshot.position)
+    return tasks_up_to(snapshot, snapshot.position)
 
 
 def bounded_snapshot(options: ReadOptions) -> Snapshot:
@@ -99,7 +99,7 @@ def bounded_snapshot(options: ReadOptions) -> Snapshot:
     return snapshot._replace(position=until, stretches=wanted)
 
 
-def share_out(snapshot: Snapshot, until: int) -> list[Task]:
+def tasks_up_to(snapshot: Snapshot, until: int) -> list[Task]:
     """A snapshot up to a position as partitions."""
     wanted = [stretch for stretch in snapshot.stretches if stretch.first < until]
     return [Task(snapshot.root, snapshot.after, until, some) for some in _shared_out(wanted)]

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from .options import StreamOptions
-from .planning import Snapshot, Stretch, share_out, take_snapshot
+from .planning import Snapshot, Stretch, take_snapshot, tasks_up_to
 from .rows import read_task
 from .server import OFFSET_BEYOND_TAIL, POSITION_REWOUND, POSITION_TRIMMED, Refused
 
@@ -119,7 +119,7 @@ class BucketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         snapshot = self._snapshot_after(begin)
         if snapshot.position < until:
             self._lost(_ends_early(self._place, snapshot, until))
-        return share_out(snapshot, min(until, snapshot.position))
+        return tasks_up_to(snapshot, min(until, snapshot.position))
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The rows of a partition."""
