@@ -42,6 +42,9 @@ LONG_FILES = (
     "faults/test_kill_tidying.py",
     "spark/test_streaming.py",
     "spark/test_batch.py",
+    "spark/test_native.py",
+    "spark/test_shipping.py",
+    "spark/test_s3.py",
     "docs/test_troubleshooting.py",
     "http/test_fuzz.py",
 )

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from .. import __version__
-
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -47,7 +45,7 @@ def package_file() -> Path:
     """The package as a zip file, which lives as long as this process: Spark fetches it when it likes."""
     folder = Path(tempfile.mkdtemp(prefix="ursula-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / f"ursula-{__version__}.zip"
+    path = folder / "ursula.zip"
     with ZipFile(path, "w", ZIP_DEFLATED, strict_timestamps=False) as file:
         for source in sorted(_PACKAGE.rglob("*.py")):
             file.write(source, source.relative_to(_PACKAGE.parent))
