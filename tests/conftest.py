@@ -40,7 +40,11 @@ LONG_FILES = (
     "faults/test_kill_restore.py",
     "model/test_against_oracle.py",
     "faults/test_kill_tidying.py",
+    "spark/test_streaming.py",
     "spark/test_batch.py",
+    "spark/test_native.py",
+    "spark/test_shipping.py",
+    "spark/test_s3.py",
     "docs/test_troubleshooting.py",
     "http/test_fuzz.py",
 )

@@ -178,6 +178,10 @@ def test_every_stream_is_the_same_after_a_restore_and_goes_on(place: Place, tmp_
         told = refused(api.get(BUCKET, params={"offset": rewound}), 410, "position_rewound")
         assert feed(api, BUCKET, told["position"]) == []
         refused(api.get(BUCKET, params={"offset": "-1", "until": rewound}), 410, "position_rewound")
+        planned = refused(
+            api.get("/cluster/plan", params={"bucket": BUCKET[1:], "after": rewound}), 410, "position_rewound"
+        )
+        assert planned["position"] == told["position"]
         for live in ("long-poll", "sse"):
             answer = api.get(BUCKET, params={"offset": rewound, "live": live})
             refused(answer, 410, "position_rewound")

@@ -17,6 +17,7 @@ from ursula.http.cors import EXPOSED
 from ursula.http.errors import STATUS
 from ursula.http.headers import OURS
 from ursula.http.names import PARTS
+from ursula.spark.options import OPTIONS
 
 API = DOCS / "api"
 INDEX = API / "README.md"
@@ -132,6 +133,11 @@ def test_every_command_is_documented() -> None:
     assert isinstance(group, typer.core.TyperGroup)
     titles = [codes(title)[0] for title in headings(DOCS / "command-line.md") if title.startswith("`")]
     assert sorted(titles) == sorted(commands(group))
+
+
+def test_every_option_of_spark_is_documented() -> None:
+    named = [name for cell, _ in rows(DOCS / "spark.md", "## Options") for name in codes(cell)]
+    assert sorted(named) == sorted(OPTIONS)
 
 
 def test_every_name_of_the_client_is_documented() -> None:

@@ -11,13 +11,13 @@ import pytest
 from tests.engine.driving import run
 from tests.engine.nodes import FaultyStore, begin, is_repeat, node_on, picture, write
 
+from ursula.cold import lineage as cold_lineage
 from ursula.cold import manifest as manifests
 from ursula.cold.fs import FsStore
-from ursula.cold.manifest import Generation
+from ursula.cold.lineage import Lineage
 from ursula.cold.store import Store, StoreUnavailable
 from ursula.engine.checking import check_contents
 from ursula.engine.folder import FolderRefused, NewFolder
-from ursula.engine.lineage import Lineage
 from ursula.engine.loading import StartRefused, load
 from ursula.engine.restoring import Damaged, Moment, Restored, RestoreRefused, parse_moment, restore
 from ursula.log.seam import GENERATION_SHIFT
@@ -337,12 +337,12 @@ def test_positions_count_up_to_where_the_next_generation_began_from_them() -> No
     def at(generation: int, number: int) -> int:
         return (generation << GENERATION_SHIFT) + number
 
-    def begun(generation: int, *ended: int) -> Generation:
-        named = {str(group): end for group, end in enumerate(ended)}
-        return Generation(1, "c", generation, 1, 0, "some manifest", named)
-
     ends = [(), (at(1, 50),), (at(2, 0),), (at(1, 70), at(3, 9)), (at(4, 5),)]
-    lineage = Lineage([begun(number, *ended) for number, ended in enumerate(ends, start=1)], 5)
+    ended = {
+        number: {str(group): end for group, end in enumerate(one)} for number, one in enumerate(ends, start=1)
+    }
+    lineage = Lineage(ended, 5)
+    assert cold_lineage.GENERATION_SHIFT == GENERATION_SHIFT
     assert lineage.end_before(0, at(5, 99)) is None
     assert lineage.end_before(0, at(6, 1)) is None, "which is beyond the end, but not rewound"
     assert lineage.end_before(0, at(4, 5)) is None
@@ -352,4 +352,4 @@ def test_positions_count_up_to_where_the_next_generation_began_from_them() -> No
     assert lineage.end_before(0, at(1, 70)) is None, "and what the second had given up counts again"
     assert lineage.end_before(0, at(1, 71)) == at(1, 70)
     assert lineage.end_before(1, at(1, 1)) is None, "of a group that nothing is known of"
-    assert Lineage([], 1).end_before(0, at(1, 7)) is None
+    assert Lineage({}, 1).end_before(0, at(1, 7)) is None

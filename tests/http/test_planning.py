@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pyarrow.parquet as pq
 import pytest
+from tests.conftest import StartServer
 from tests.http.wire import BINARY, make, offset, post, refused
 from tests.server import Server
 
@@ -92,6 +93,56 @@ def test_a_plan_begins_after_a_position(api: httpx.Client, bucket: str) -> None:
     assert second["position"] > first["position"]
     third = plan(api, bucket, second["position"])
     assert third["segments"] == third["hot"] == []
+
+
+def test_what_happens_in_other_buckets_is_no_reason_to_read(api: httpx.Client, bucket: str) -> None:
+    make(api, f"/{bucket}/a", BINARY, b"1")
+    before = plan(api, bucket)
+    api.put(f"/{bucket}-other").raise_for_status()
+    make(api, f"/{bucket}-other/a", BINARY, b"2")
+    api.post("/cluster/flush").raise_for_status()
+    after = plan(api, bucket, before["position"])
+    assert after["segments"] == after["hot"] == []
+    assert after["position"] > before["position"]
+    post(api, f"/{bucket}/a", b"3")
+    again = plan(api, bucket, after["position"])
+    assert again["hot"] or again["segments"]
+    assert again["after"] == after["position"]
+
+
+def test_an_idle_bucket_stays_idle_after_a_restart(start_server: StartServer) -> None:
+    server = start_server()
+    with httpx.Client(base_url=server.url, timeout=60) as api:
+        for name in ("idle", "empty", "busy"):
+            api.put(f"/{name}").raise_for_status()
+        make(api, "/idle/a", BINARY, b"1")
+        api.post("/cluster/flush").raise_for_status()
+        api.put("/unused").raise_for_status()
+    server.restart()
+    with httpx.Client(base_url=server.url, timeout=60) as api:
+        before = {name: plan(api, name)["position"] for name in ("idle", "empty", "unused")}
+        make(api, "/busy/a", BINARY, b"2")
+        api.post("/cluster/flush").raise_for_status()
+        for name, position in before.items():
+            after = plan(api, name, position)
+            assert after["segments"] == after["hot"] == []
+        post(api, "/idle/a", b"3")
+        after = plan(api, "idle", before["idle"])
+        assert after["segments"] or after["hot"]
+
+
+def test_a_plan_begins_where_the_bucket_does(api: httpx.Client, bucket: str) -> None:
+    make(api, f"/{bucket}/a", BINARY, b"1")
+    old = plan(api, bucket)
+    assert api.delete(f"/{bucket}/a").status_code == 204
+    assert api.delete(f"/{bucket}").status_code == 204
+    api.put(f"/{bucket}").raise_for_status()
+    make(api, f"/{bucket}/b", BINARY, b"2")
+    api.post("/cluster/flush").raise_for_status()
+    new = plan(api, bucket)
+    assert new["after"] > old["position"] > old["after"]
+    after = [position for position in stored_positions(new, bucket) if position > new["after"]]
+    assert after == feed_positions(api, bucket)
 
 
 def test_what_was_just_acknowledged_is_in_it(api: httpx.Client, bucket: str) -> None:

@@ -23,6 +23,8 @@ from ursula.model.commands import (
     Flushed,
     ForkPoint,
     IfMatch,
+    IngestBegin,
+    IngestRows,
     Merge,
     Producer,
     PublishSnapshot,
@@ -214,6 +216,8 @@ class Oracle:
 
     def _apply(self, command: AnyCommand, index: int, unsplit: bool) -> AnyOutcome:
         match command:
+            case IngestBegin() | IngestRows():
+                raise NotImplementedError("bulk writes have tests of their own")
             case CreateBucket():
                 if command.bucket in self.buckets:
                     return Refused("bucket_exists", "")

@@ -20,6 +20,9 @@ from ursula.model.commands import (
     ForkedAt,
     ForkPoint,
     IfMatch,
+    IngestBegin,
+    IngestRow,
+    IngestRows,
     Merge,
     Producer,
     PublishSnapshot,
@@ -210,7 +213,26 @@ THIRD_FORM: list[tuple[AnyCommand, str]] = [
 ]
 """What version 3 writes."""
 
-COMMANDS = [command for command, _ in FIRST_FORM + SECOND_FORM + THIRD_FORM]
+FOURTH_FORM: list[tuple[AnyCommand, str]] = [
+    *((command, "9404" + written[4:]) for command, written in THIRD_FORM),
+    (
+        IngestBegin("b", "job", 7, ("staging/b/x",), True, None, False, 6),
+        "94040506919910a162a36a6f620791ab73746167696e672f622f78c3c0c206",
+    ),
+    (
+        IngestRows("b", "job", 7, 0, 4, (IngestRow("s", (b"x",), "text/plain"),), True),
+        "94040506919811a162a36a6f620700049195a17391c40178aa746578742f706c61696ec2c0c3",
+    ),
+    (
+        IngestRows(
+            "b", "job", 7, 1, 0, (IngestRow("s", (), "text/plain", True, ("empty_body", "why")),), False
+        ),
+        "94040506919811a162a36a6f620701009195a17390aa746578742f706c61696ec392aa656d7074795f626f6479a3776879c2",
+    ),
+]
+"""What version 4 writes."""
+
+COMMANDS = [command for command, _ in FIRST_FORM + SECOND_FORM + THIRD_FORM + FOURTH_FORM]
 
 
 def raw(*items: object) -> bytes:
@@ -224,7 +246,7 @@ def test_what_was_written_is_what_is_read() -> None:
     assert batch.commands == COMMANDS
 
 
-@pytest.mark.parametrize(("command", "written"), THIRD_FORM)
+@pytest.mark.parametrize(("command", "written"), FOURTH_FORM)
 def test_the_bytes_of_an_entry_stay_what_they_are(command: AnyCommand, written: str) -> None:
     """These bytes are in logs on disks: if this fails, a new version is needed."""
     assert encode(5, 6, [command]).hex() == written
@@ -241,8 +263,13 @@ def test_what_version_2_wrote_is_still_read(command: AnyCommand, written: str) -
     assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
 
 
+@pytest.mark.parametrize(("command", "written"), THIRD_FORM)
+def test_what_version_3_wrote_is_still_read(command: AnyCommand, written: str) -> None:
+    assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
+
+
 def test_every_command_has_bytes_here() -> None:
-    assert {type(command) for command, _ in THIRD_FORM} == set(get_args(AnyCommand))
+    assert {type(command) for command, _ in FOURTH_FORM} == set(get_args(AnyCommand))
 
 
 def test_a_command_may_gain_fields_at_its_end() -> None:
@@ -253,15 +280,15 @@ def test_a_command_may_gain_fields_at_its_end() -> None:
 @pytest.mark.parametrize(
     ("payload", "theirs"),
     [
-        (raw(ENTRY_VERSION, 5, 6, [[99, "b"]]), "version 3"),
-        (raw(ENTRY_VERSION, 5, 6, [[1, "b", "a field from the future"]]), "version 3"),
-        (raw(ENTRY_VERSION, 5, 6, [[3, "b", "s", [b"x"], None, False, ["p", 0, 0, "more"]]]), "version 3"),
-        (raw(ENTRY_VERSION, 5, 6, [[1]]), "version 3"),
-        (raw(ENTRY_VERSION, 5, 6, [[1, 7]]), "version 3"),
+        (raw(ENTRY_VERSION, 5, 6, [[99, "b"]]), "version 4"),
+        (raw(ENTRY_VERSION, 5, 6, [[1, "b", "a field from the future"]]), "version 4"),
+        (raw(ENTRY_VERSION, 5, 6, [[3, "b", "s", [b"x"], None, False, ["p", 0, 0, "more"]]]), "version 4"),
+        (raw(ENTRY_VERSION, 5, 6, [[1]]), "version 4"),
+        (raw(ENTRY_VERSION, 5, 6, [[1, 7]]), "version 4"),
         (b"\x94\x01\x05\x06\x91\x92\x01\xa1\xff", "version 1"),
-        (raw(ENTRY_VERSION + 1, 5, 6, []), "version 4"),
-        (raw(ENTRY_VERSION + 1, 5, 6, [], "more"), "version 4"),
-        (raw(ENTRY_VERSION + 1, {"at": 6}), "version 4"),
+        (raw(ENTRY_VERSION + 1, 5, 6, []), "version 5"),
+        (raw(ENTRY_VERSION + 1, 5, 6, [], "more"), "version 5"),
+        (raw(ENTRY_VERSION + 1, {"at": 6}), "version 5"),
         (raw(0, 5, 6, []), "version 0"),
         (raw("two", 5, 6, []), "no version that can be read"),
         (raw(), "no version that can be read"),
@@ -277,7 +304,7 @@ def test_what_cannot_be_read_stops_with_an_error_that_names_both_versions(
         decode(payload)
     message = str(caught.value)
     assert f"has {theirs}," in message
-    assert "this server reads version 3 " in message
+    assert f"this server reads version {ENTRY_VERSION} " in message
 
 
 def test_an_entry_that_was_cut_off_is_never_half_read() -> None:

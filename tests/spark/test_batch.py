@@ -1,7 +1,7 @@
 """A bucket as a Spark table: the same rows as its feed has, wherever they lie."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,39 +9,14 @@ import httpx
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
-from tests.http.wire import JSON, TEXT, make, post, producer
+from tests.http.wire import TEXT, make, post
 from tests.server import Server
 
-import ursula.spark
 from ursula.spark.options import OptionError, parse_read_options
 from ursula.spark.planning import tasks_of
 from ursula.spark.rows import read_task, schema_of
 
 Table = Callable[..., DataFrame]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = ursula.spark.session("local[2]", {"spark.sql.shuffle.partitions": "2"})
-    yield session
-    session.stop()
-
-
-@pytest.fixture
-def bucket(server: Server, api: httpx.Client, path: str) -> str:
-    """Three streams: one in the store, one in memory only, one in both, beside another bucket."""
-    name = path.rpartition("/")[2]
-    for one in (name, f"{name}-other"):
-        api.put(f"/{one}").raise_for_status()
-        make(api, f"/{one}/cold", JSON, b'[{"n":0},{"n":1}]')
-        make(api, f"/{one}/both", TEXT)
-        post(api, f"/{one}/both", b"first", TEXT)
-    api.post("/cluster/flush").raise_for_status()
-    for one in (name, f"{name}-other"):
-        make(api, f"/{one}/hot", JSON, b'["now"]')
-        post(api, f"/{one}/both", b"second", TEXT | producer(0), status=200)
-        assert api.put(f"/{one}/hot/attrs", json={"title": "x"}).status_code == 204
-    return name
 
 
 @pytest.fixture
@@ -87,6 +62,13 @@ def test_a_table_has_every_message_once(table: Table) -> None:
     assert "event" not in frame.columns
     assert "producer_id" not in frame.columns
     assert messages(frame) == ALL
+
+
+def test_a_table_is_whole_again_after_a_query_with_a_filter(table: Table) -> None:
+    frame = table()
+    assert {stream for stream, _ in messages(frame.where("stream = 'cold'"))} == {"cold"}
+    assert messages(frame) == ALL
+    assert frame.where("stream = 'hot'").union(frame.where("stream = 'cold'")).count() == 3
 
 
 def test_events_and_producers_come_when_they_are_asked_for(
@@ -194,6 +176,22 @@ def test_a_partition_reads_the_same_whatever_happens_meanwhile(
     )
 
 
+def test_a_bucket_that_was_made_again_has_nothing_of_the_old_one(
+    server: Server, api: httpx.Client, path: str
+) -> None:
+    name = f"{path.rpartition('/')[2]}-again"
+    for text in (b"old", b"new"):
+        api.put(f"/{name}").raise_for_status()
+        make(api, f"/{name}/a", TEXT, text)
+        if text == b"old":
+            api.delete(f"/{name}/a").raise_for_status()
+            api.delete(f"/{name}").raise_for_status()
+    api.post("/cluster/flush").raise_for_status()
+    options = parse_read_options({"endpoint": server.url, "bucket": name})
+    batches = [batch for task in tasks_of(options) for batch in read_task(options, task, ["value"])]
+    assert [row["value"] for batch in batches for row in batch.to_pylist()] == [b"new"]
+
+
 def test_a_damaged_segment_is_an_error_that_names_it(
     spark: SparkSession, server: Server, api: httpx.Client, bucket: str, table: Table
 ) -> None:
@@ -233,6 +231,9 @@ def test_a_damaged_segment_is_an_error_that_names_it(
         ({"bucket": "b", "path": "p", "includeEvents": "yes"}, "includeEvents is true or false"),
         ({"bucket": "b", "path": "p", "retryTimeout": "soon"}, "a number of seconds"),
         ({"bucket": "b", "path": "p", "retryTimeout": "nan"}, "a number of seconds"),
+        ({"bucket": "b", "path": "p", "maxBytesPerTrigger": "9"}, "maxBytesPerTrigger is for readStream"),
+        ({"bucket": "b", "path": "p", "maxMessagesPerTrigger": "9"}, "is for readStream: leave it out"),
+        ({"bucket": "b", "path": "p", "failOnDataLoss": "true"}, "failOnDataLoss is for readStream"),
     ],
 )
 def test_wrong_options(options: dict[str, str], message: str) -> None:

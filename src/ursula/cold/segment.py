@@ -265,6 +265,11 @@ class Footer:
             raise ValueError(f"{key}: {error}") from error
 
     @property
+    def group(self) -> int:
+        """Whose rows they are."""
+        return int(self.metadata.metadata[b"ursula.group"])
+
+    @property
     def positions(self) -> tuple[int, int]:
         """The rows are those after the first and up to the last of these."""
         texts = self.metadata.metadata

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 FORMAT = 1
-KINDS = ("group", "bucket", "stream", "segment", "replaced", "grave")
+KINDS = ("group", "bucket", "stream", "segment", "replaced", "grave", "ingest")
 """By the number that stands for each in memory."""
 BATCH_ROWS = 4096
 ROW_GROUP_ROWS = 65_536

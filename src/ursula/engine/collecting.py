@@ -195,6 +195,8 @@ def _is_named(state: State, key: str) -> bool:
     folder, _, blob = key.partition("/")
     if folder == "blobs":
         return blob in state.blobs or any(blob == body for _, body in stored.bodies)
+    if folder == "staging":
+        return any(key in ingest.objects for ingest in state.ingests.values() if not ingest.ended)
     if stored.ahead is not None and stored.ahead.key == key:
         return True
     return any(key == known.key for known in stored.chain)

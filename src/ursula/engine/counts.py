@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..model.commands import AnyCommand, Append, Create
+from ..model.commands import AnyCommand, Append, Create, IngestRows
 from ..tally import Tally
 
 BATCH_COMMANDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
@@ -33,3 +33,5 @@ class Counts:
                 if command.body is not None:
                     self.append_messages += len(command.body.sizes)
                     self.append_bytes += sum(command.body.sizes)
+            elif isinstance(command, IngestRows):
+                self.append_messages += sum(len(row.messages) for row in command.rows)

@@ -55,7 +55,7 @@ class FeedReads:
                 break
             segment = state.segment_after(position) if position < state.stored_to else None
             if segment is None:
-                position = max(position, min(state.stored_to, feed_tail(found, state.stored_to)))
+                position = max(position, min(state.stored_to, feed_tail(found)))
                 hot = await self._read_hot(bucket, position, until, page.bytes_left)
                 if isinstance(hot, Refused):
                     return hot
@@ -70,7 +70,7 @@ class FeedReads:
                 replans += 1
                 if replans > REPLANS_MAX:
                     raise
-        tail = feed_tail(found, state.stored_to)
+        tail = feed_tail(found)
         if until is None and position > tail:
             position = max(after, tail)  # as if all was in memory
         return FeedPage(page.entries, position, max(tail, position))

@@ -178,7 +178,7 @@ class Flusher:
             return True
         if state.stored.flushed > self.manifest_position:
             return True  # the manifest of the last flush was not written
-        kinds = (RowKind.STREAM, RowKind.BUCKET)
+        kinds = (RowKind.STREAM, RowKind.BUCKET, RowKind.INGEST)
         return any(key[0] in kinds for key in state.changes.open) or bool(state.changes.sealed)
 
     async def flush(self) -> int:

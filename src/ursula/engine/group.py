@@ -26,6 +26,8 @@ from ..model.commands import (
     Expire,
     FlushBegin,
     Flushed,
+    IngestBegin,
+    IngestRows,
     Merge,
     StoreCommand,
 )
@@ -42,6 +44,7 @@ from ..model.outcomes import (
     Page,
     RecordPage,
     Refused,
+    RowsIngested,
     Undeleted,
 )
 from ..model.state import State
@@ -230,7 +233,9 @@ class Group:
             return
         if is_unproven(command) and not self._prove(command, done, size, unsplit):  # type: ignore[arg-type]
             return
-        if self._expiry.heap and not isinstance(command, CreateBucket | DeleteBucket | StoreCommand):
+        if self._expiry.heap and not isinstance(
+            command, CreateBucket | DeleteBucket | IngestBegin | StoreCommand
+        ):
             overdue = self._overdue(command)
             if overdue is not None:
                 self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, unsplit)), 0)
@@ -256,7 +261,7 @@ class Group:
         if isinstance(command, FlushBegin | Flushed | Merge | Collect) and not self._stopping:
             self._enqueue(command, done, 0)
         else:
-            self.propose(command, done)
+            self.propose(command, done, _size(command))
         return await future
 
     @property
@@ -326,10 +331,19 @@ class Group:
 
     def _overdue(self, command: AnyCommand) -> Expire | None:
         now = self._clock()
+        if isinstance(command, IngestRows):
+            return self._overdue_of_rows(command, now)
         found = self._expiry.overdue(command.bucket, command.stream, now)  # type: ignore[union-attr]
         if found is None and isinstance(command, Create) and command.fork is not None:
             found = self._expiry.overdue(command.bucket, command.fork.source, now)
         return found
+
+    def _overdue_of_rows(self, command: IngestRows, now: int) -> Expire | None:
+        for stream in dict.fromkeys(row.stream for row in command.rows):
+            found = self._expiry.overdue(command.bucket, stream, now)
+            if found is not None:
+                return found
+        return None
 
     async def _write_batches(self) -> None:
         loop = asyncio.get_running_loop()
@@ -362,6 +376,8 @@ class Group:
         del commands[count:], dones[count:]
         left_bytes = sum(map(_size, self._commands))
         body_bytes, self._gathered_bytes = max(0, self._gathered_bytes - left_bytes), left_bytes
+        if isinstance(commands[0], IngestRows):
+            body_bytes = sum(len(message) for row in commands[0].rows for message in row.messages)
         at = self._clock()
         return Batch(at, commands, dones, body_bytes, entries.encode(self._proposer, at, commands))
 
@@ -455,6 +471,9 @@ class Group:
             elif isinstance(outcome, Created):
                 if outcome.new and outcome.deadline is not None and isinstance(command, Create):
                     self._look_after(command.bucket, command.stream)
+            elif isinstance(outcome, RowsIngested):
+                if watched:
+                    self._touched.update(dict.fromkeys(outcome.incarnations))
             elif isinstance(outcome, Undeleted):
                 if outcome.deadline is not None:
                     self._look_after(command.bucket, command.stream)  # type: ignore[union-attr]
@@ -640,6 +659,9 @@ def bucket_key(bucket: str) -> str:
 
 
 def _size(command: AnyCommand) -> int:
+    """How much of a batch a command takes; that of many rows takes all of it, since it must be alone."""
+    if isinstance(command, IngestRows):
+        return BATCH_BYTES_MAX + 1
     return sum(map(len, command.messages)) if isinstance(command, Append | Create) else 0
 
 

@@ -23,6 +23,7 @@ from ..cold import manifest as manifests
 from ..cold.blobs import Blobs
 from ..cold.cache import Cache
 from ..cold.fs import FsStore
+from ..cold.lineage import Lineage
 from ..cold.reader import Segments
 from ..cold.store import Store, StoreFailed, StoreUnavailable
 from ..cold.unfinished import Unfinished
@@ -40,7 +41,7 @@ from .feed_reads import FeedReads
 from .flusher import Flusher, FlushSettings
 from .folder import DataFolder
 from .group import Group
-from .lineage import Lineage
+from .ingesting import Ingesters
 from .loading import Loaded, StartRefused, load_newest
 from .merging import Merger, MergeSettings
 from .status import GroupStatus
@@ -78,7 +79,7 @@ class Node:
         self.generation = folder.identity.generation if folder else 1
         self.feed_incarnation = f"{self.cluster}-{self.generation}"
         self.group_count = folder.identity.groups if folder else 1
-        self.lineage = Lineage([], self.generation)
+        self.lineage = Lineage({}, self.generation)
         self.groups: list[Group] = []
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="ursula-")
         root = folder.path if folder else Path(self._temporary.name)  # type: ignore[union-attr]
@@ -99,6 +100,7 @@ class Node:
             clock,
             CollectSettings(self.generation, self.cold.keep_replaced),
         )
+        self.ingesters = Ingesters(self.store, self.scratch)
         self.store_problem: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._workers: list[asyncio.Task[None]] = []
@@ -166,7 +168,7 @@ class Node:
                 f"the store {self.store.root} is in generation {newest}, and this data folder in "
                 f"{self.generation}: a restore made another node the one that goes on; see `ursula restore`"
             )
-        self.lineage = Lineage(found, self.generation)
+        self.lineage = Lineage({one.generation: one.ended for one in found}, self.generation)
 
     async def _begin_store(self, generation: bytes) -> None:
         """Make the first object. A new node whose own disk does not take it need not wait."""
@@ -224,6 +226,7 @@ class Node:
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
+        self.ingesters.stop()
         for group in self.groups:
             await group.stop()
         await self.cache.close()

@@ -10,8 +10,10 @@ from .segment_storing import live_segment
 
 
 class Plan(NamedTuple):
-    """What has the rows of a bucket up to a position: each of them once, beside rows of other buckets."""
+    """What has the rows of a bucket after a position and up to another: each of them once, beside rows of
+    other buckets, and of one of this name that was there before."""
 
+    after: int
     position: int
     segments: list[LiveSegment]
     hot: list[Step]
@@ -26,8 +28,8 @@ def plan(state: State, bucket: str, after: int | None) -> Plan | Refused:
         raise TypeError("to say where a feed ends nothing has to be fetched")
     found = state.buckets[bucket]
     begin = found.position - 1 if after is None else after
-    return Plan(
-        max(page.tail, state.stored_to),
-        [live_segment(segment) for segment in state.segments.all_after(begin)],
-        hot_steps(found, max(begin, state.stored_to)),
-    )
+    position = max(page.tail, state.stored_to)
+    if begin >= page.tail:
+        return Plan(begin, position, [], [])
+    segments = [live_segment(segment) for segment in state.segments.all_after(begin)]
+    return Plan(begin, position, segments, hot_steps(found, max(begin, state.stored_to)))

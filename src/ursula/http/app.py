@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +20,7 @@ from .exchange import Exchange
 from .feed_lines import FeedLines
 from .headers import take_headers
 from .health import ROUTES as HEALTH_ROUTES
+from .ingest import check_row
 from .live import Ending
 from .modes import get_stream
 from .names import FLAT_PREFIX, RESERVED_BUCKETS, RESERVED_STREAM, Target, parse_stream_path
@@ -80,6 +82,7 @@ class App:
         self.sse_heartbeat_seconds = http.sse_heartbeat
         self.sse_bytes = limits.sse_bytes
         self.advertise = str(settings.server.advertise)
+        node.ingesters.check = partial(check_row, limits.append_bytes)
         self.traffic = Traffic()
         self.fan_outs: dict[str, FanOut] = {}
         self.feed_lines = FeedLines()

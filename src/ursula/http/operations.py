@@ -12,8 +12,10 @@ from ..model.limits import LIST_PAGE_MAX
 from .errors import Problem
 from .exchange import Exchange
 from .flushing import flush, purge_log, trigger_snapshot
+from .ingest import ingest, stage
 from .planning import get_plan
 from .query import parse_count, parse_query
+from .replacing import replace
 from .undelete import undelete
 
 _JSON = [("content-type", "application/json"), ("cache-control", "no-store")]
@@ -158,6 +160,9 @@ ROUTES: dict[str, dict[str, Callable[[Exchange], None]]] = {
     "/cluster/hot-cold-stats": {"GET": get_hot_cold_stats, "HEAD": get_hot_cold_stats},
     "/cluster/buckets": {"GET": list_buckets, "HEAD": list_buckets},
     "/cluster/plan": {"GET": get_plan, "HEAD": get_plan},
+    "/cluster/staging": {"POST": stage},
+    "/cluster/ingest": {"POST": ingest},
+    "/cluster/replace-segments": {"POST": replace},
     "/cluster/flush": {"POST": flush},
     "/cluster/trigger-snapshot": {"POST": trigger_snapshot},
     "/cluster/purge-log": {"POST": purge_log},

@@ -38,6 +38,7 @@ def get_plan(exchange: Exchange) -> None:
         "cluster": node.cluster,
         "generation": node.generation,
         "group": group.number,
+        "after": found.after,
         "position": found.position,
         "root": node.store.root,
         "segments": found.segments,

@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-from ..cold.blobs import BlobFile, Blobs, BlobWriter, made_at
+from ..cold.blobs import BlobFile, Blobs, made_at
 from ..cold.store import StoreFailed, StoreUnavailable
 from ..engine.failures import OutcomeUnknown
 from ..model.commands import PublishSnapshot, Trim
@@ -15,12 +15,10 @@ from .errors import Problem
 from .exchange import Exchange
 from .query import parse_query
 from .reads import Handler, settle
+from .receiving import receive
 from .rsgi import HeaderList
 from .tokens import format_offset, parse_offset, tag_matches
 from .writes import AnyAnswer, refusal
-
-WRITE_BYTES = 1024 * 1024
-"""So much of a body is gathered before it goes to the file."""
 
 OPENING_SECONDS = 60.0
 """By then Granian has opened the file that it was given; what is open stays readable without a name."""
@@ -44,7 +42,7 @@ async def _publish(exchange: Exchange, incarnation: str, offset: int, trim: bool
     app, target = exchange.app, exchange.target
     blobs = app.node.blobs
     try:
-        writer = await _receive(exchange, blobs)
+        writer = await receive(exchange, blobs, _LIMIT)
         key = blobs.new_key(target.bucket, incarnation)
         await blobs.keep(writer, key)
     except StoreFailed as error:
@@ -83,25 +81,6 @@ async def _publish(exchange: Exchange, incarnation: str, offset: int, trim: bool
 def _was_replaced(exchange: Exchange, outcome: Refused) -> bool:
     """Whether the name went to another stream while the body came; nobody asked for this one by name."""
     return outcome.code == "incarnation_mismatch" and "stream-incarnation" not in exchange.headers
-
-
-async def _receive(exchange: Exchange, blobs: Blobs) -> BlobWriter:
-    """The body as a file that has no name yet."""
-    writer = await asyncio.to_thread(blobs.create)
-    try:
-        gathered: list[bytes] = []
-        size = 0
-        async for part in exchange.app.bodies.parts(exchange, _LIMIT, exchange.app.bodies.timeout_seconds):
-            gathered.append(part)
-            size += len(part)
-            if size >= WRITE_BYTES:
-                await asyncio.to_thread(writer.write, b"".join(gathered))
-                gathered, size = [], 0
-        await asyncio.to_thread(writer.write, b"".join(gathered))
-    except BaseException:
-        await asyncio.to_thread(writer.discard)
-        raise
-    return writer
 
 
 def get_snapshot(exchange: Exchange) -> None:

@@ -20,6 +20,7 @@ class RowKind(IntEnum):
     SEGMENT = 3
     REPLACED = 4
     GRAVE = 5
+    INGEST = 6
 
 
 class Changes:

@@ -1,8 +1,9 @@
 """The state as rows, and back: what a flush stores beside the messages, and what a start begins with.
 
 A row is found by its key (see changes.py). Layout of each: a msgpack array; a stream's is in rows.py, a
-bucket's is (version, position, created_at), a segment's and a replaced object's are their fields, and a
-grave's is in graves.py. The group has one row of its own, with everything that is not of that kind.
+bucket's is (version, position, created_at), those of a segment, a replaced object and a bulk write are their
+fields, and a grave's is in graves.py. The group has one row of its own, with everything that is not of that
+kind.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import msgspec
 from .bucket import Bucket
 from .changes import Key, RowKind
 from .commands import StoredSegment
+from .outcomes import Ingest
 from .rows import RowUnreadable, read_row
 from .state import State
 from .stored import GROUP_ROW_VERSION, GroupRow, Replaced
@@ -25,6 +27,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_bucket = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
 _decode_segment = msgspec.msgpack.Decoder(StoredSegment).decode
 _decode_replaced = msgspec.msgpack.Decoder(Replaced).decode
+_decode_ingest = msgspec.msgpack.Decoder(Ingest).decode
 _decode_group = msgspec.msgpack.Decoder(GroupRow).decode
 
 
@@ -39,6 +42,9 @@ def row_of(state: State, key: Key) -> bytes | None:
         return None if bucket is None else _encode((BUCKET_ROW_VERSION, bucket.position, bucket.created_at))
     if kind == RowKind.GRAVE:
         return state.graves.row(first, second)
+    if kind == RowKind.INGEST:
+        ingest = state.ingests.get((first, second))
+        return None if ingest is None else _encode(ingest)
     found = state.segments.get(first) if kind == RowKind.SEGMENT else state.stored.replaced.get(first)
     return None if found is None else _encode(found)
 
@@ -48,6 +54,7 @@ def all_keys(state: State) -> Iterator[Key]:
     yield from [(RowKind.SEGMENT, segment.key, "") for segment in state.segments]
     yield from [(RowKind.REPLACED, key, "") for key in state.stored.replaced]
     yield from [(RowKind.GRAVE, *name) for name in state.graves.by_name]
+    yield from [(RowKind.INGEST, *name) for name in state.ingests]
     for bucket in list(state.buckets.values()):
         yield (RowKind.BUCKET, bucket.name, "")
         for name in list(bucket.all_names()):
@@ -125,6 +132,10 @@ class Loader:
                 state.graves.remove(first, second, grave)
             if row is not None:
                 _read(lambda kept: state.graves.load(first, second, kept), row)
+        elif kind == RowKind.INGEST:
+            state.ingests.pop((first, second), None)
+            if row is not None:
+                state.ingests[first, second] = _read(_decode_ingest, row)
         else:
             raise RowUnreadable(f"the state has a row of kind {kind}, which this server does not know")
 
@@ -149,6 +160,7 @@ class Loader:
     def _bucket(self, name: str, position: int, created_at: int) -> Bucket:
         state = self.state
         bucket = state.buckets[name] = Bucket(name, position, created_at, state.gauge, state.unparked)
+        bucket.journal.position = state.position  # what happened before is stored: nobody knows when it ended
         return bucket
 
     def _look(self, bucket: str, stream: str, row: bytes) -> bool:

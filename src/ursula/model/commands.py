@@ -86,6 +86,19 @@ class StoredState(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     digest: str
 
 
+class IngestRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """One append of a bulk write: its messages, or the code and the words of why it cannot be one.
+
+    `assumed`: nobody said what its content type is, so it is that of the stream, or of one made for it.
+    """
+
+    stream: str
+    messages: tuple[bytes, ...]
+    content_type: str
+    assumed: bool = False
+    problem: tuple[str, str] | None = None
+
+
 class CreateBucket(Command, tag=1, frozen=True):
     """Make an empty bucket."""
 
@@ -243,7 +256,39 @@ class Undelete(Command, tag=15, frozen=True):
     incarnation: str | None = None
 
 
+class IngestBegin(Command, tag=16, frozen=True):
+    """The rows of these staged objects, in their order, are about to be appended.
+
+    For each app the first list of a version counts, and versions only ever grow.
+    """
+
+    bucket: str
+    app: str
+    version: int
+    objects: tuple[str, ...]
+    create_streams: bool
+    content_type: str | None
+    drop_refused: bool
+    made_at: int
+
+
+class IngestRows(Command, tag=17, frozen=True):
+    """Append some rows of an object of a bulk write; ignored unless they are the next ones.
+
+    It is alone in its log entry: each row counts there as a command of its own.
+    """
+
+    bucket: str
+    app: str
+    version: int
+    object: int
+    first: int
+    rows: tuple[IngestRow, ...]
+    is_end: bool
+
+
 StreamCommand = Create | Append | Delete | Expire | Renew | SetAttributes | PublishSnapshot | Trim | Undelete
-BucketCommand = StreamCommand | CreateBucket | DeleteBucket
+IngestCommand = IngestBegin | IngestRows
+BucketCommand = StreamCommand | CreateBucket | DeleteBucket | IngestCommand
 StoreCommand = FlushBegin | Flushed | Merge | Collect
 AnyCommand = BucketCommand | StoreCommand

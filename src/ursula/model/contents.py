@@ -20,6 +20,7 @@ from .outcomes import (
     BucketDescription,
     Description,
     FeedPage,
+    Ingest,
     Listed,
     Listing,
     Page,
@@ -49,6 +50,7 @@ class Contents:
         self.stream_count = 0
         self.blobs: dict[str, int] = {}  # how many streams show each
         self.graves = Graves()
+        self.ingests: dict[tuple[str, str], Ingest] = {}  # the newest of each bucket and app
         self.gauge = Gauge()
         self.unparked: dict[Stream, str] = {}  # streams that were asked for, and the buckets they are in
         self.changes = Changes()

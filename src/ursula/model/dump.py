@@ -28,6 +28,7 @@ def dump(state: State) -> bytes:
             list(state.bucket_names),
             sorted(state.blobs.items()),
             [(key, state.graves.row(*key)) for key in sorted(state.graves.by_name)],
+            sorted(state.ingests.items()),
             [_bucket(bucket) for _, bucket in sorted(state.buckets.items())],
             list(state.segments),
             sorted(stored.replaced.items()),

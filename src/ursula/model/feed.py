@@ -40,7 +40,7 @@ def read_feed(
         return _before(bucket)
     if max(after, until or 0) > applied:
         return Refused("offset_beyond_tail", f"the log of the bucket ends at {applied}")
-    tail = feed_tail(bucket, stored_to)
+    tail = feed_tail(bucket)
     if not bytes_max:
         return FeedPage([], tail, tail)
     if after < min(stored_to, tail):
@@ -61,10 +61,9 @@ def read_feed(
     return _page(entries, next_position, tail, with_parts)
 
 
-def feed_tail(bucket: Bucket, stored_to: int) -> int:
-    """A position at or after everything that happened in the bucket."""
-    last = bucket.journal.position
-    return max(bucket.position, stored_to if last < 0 else last)
+def feed_tail(bucket: Bucket) -> int:
+    """A position at or after everything that happened in the bucket. It stays while nothing happens."""
+    return max(bucket.position, bucket.journal.position)
 
 
 def _page(

@@ -118,6 +118,44 @@ class Done(Outcome):
     position: int
 
 
+class RefusedRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """A row of a bulk write that no stream took: of which object, which row, and why."""
+
+    object: int
+    row: int
+    stream: str
+    code: str
+    message: str
+
+
+class Ingest(Outcome, array_like=True, forbid_unknown_fields=True):
+    """How far a bulk write has come: `object` and `row` are the next. It is kept as it is here."""
+
+    version: int
+    objects: tuple[str, ...]
+    create_streams: bool
+    content_type: str | None
+    drop_refused: bool
+    object: int = 0
+    row: int = 0
+    appended: int = 0
+    refused_count: int = 0
+    refused: tuple[RefusedRow, ...] = ()
+    ended: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended at a row that was refused."""
+        return self.ended and self.refused_count > 0 and not self.drop_refused
+
+
+class RowsIngested(Outcome):
+    """Some rows of a bulk write are in these streams."""
+
+    ingest: Ingest
+    incarnations: list[str]
+
+
 class Renewed(Outcome):
     """A stream's window was moved."""
 
@@ -247,6 +285,8 @@ AnyOutcome = (
     | Renewed
     | Ignored
     | Undeleted
+    | Ingest
+    | RowsIngested
     | CutMade
     | Done
 )

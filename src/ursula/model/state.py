@@ -29,6 +29,9 @@ from .commands import (
     Expire,
     FlushBegin,
     Flushed,
+    IngestBegin,
+    IngestRow,
+    IngestRows,
     Merge,
     PublishSnapshot,
     Renew,
@@ -40,8 +43,9 @@ from .commands import (
 from .contents import Contents
 from .create import created, decide_create
 from .graves import Grave
+from .ingest import Progress, begun, decide_ingest, is_mistaken, is_next
 from .journal import Journal, Kind
-from .media_type import JSON
+from .media_type import JSON, media_type_of
 from .outcomes import (
     AnyOutcome,
     Appended,
@@ -53,8 +57,10 @@ from .outcomes import (
     Done,
     Ended,
     Ignored,
+    Ingest,
     Refused,
     Renewed,
+    RowsIngested,
     Snapshot,
     Undeleted,
 )
@@ -123,6 +129,11 @@ class State(Contents):
         if isinstance(command, Undelete):
             grave = self._revivable(command)
             return grave if isinstance(grave, Refused) else None
+        if isinstance(command, IngestBegin):
+            return decide_ingest(self.buckets, self.ingests.get((command.bucket, command.app)), command)
+        if isinstance(command, IngestRows):
+            known = self.ingests.get((command.bucket, command.app))
+            return None if is_next(known, command) else Ignored()
         return self._undeletable(command) if isinstance(command, DeleteBucket) else None
 
     def make_cut(self) -> None:
@@ -269,6 +280,8 @@ class State(Contents):
         if refusal is not None:
             return refusal
         self.changes.note((RowKind.BUCKET, command.bucket, ""))
+        for key in [key for key in self.ingests if key[0] == command.bucket]:
+            self._forget_ingest(key)
         del self.buckets[command.bucket]
         self.bucket_names.remove(command.bucket)
         return BucketDeleted(command.bucket)
@@ -350,7 +363,10 @@ class State(Contents):
 
     def _show_blob(self, blob: str) -> None:
         self.blobs[blob] = self.blobs.get(blob, 0) + 1
-        key = f"blobs/{blob}"
+        self._want(f"blobs/{blob}")
+
+    def _want(self, key: str) -> None:
+        """Something needs an object of the store, perhaps again."""
         if key in self.stored.replaced:
             self.changes.note((RowKind.REPLACED, key, ""))
             del self.stored.replaced[key]
@@ -481,6 +497,65 @@ class State(Contents):
         self.stream_count += 1
         return stream
 
+    # Bulk writes
+
+    def _ingest_begin(self, command: IngestBegin, index: int) -> AnyOutcome:
+        name = command.bucket, command.app
+        outcome = decide_ingest(self.buckets, self.ingests.get(name), command)
+        if outcome is not None:
+            return outcome
+        if self._too_old(command.made_at):
+            return _stored_too_long_ago()
+        self.changes.note((RowKind.INGEST, *name))
+        for key in command.objects:
+            self._want(key)
+        ingest = self.ingests[name] = begun(command)
+        return ingest
+
+    def _ingest_rows(self, command: IngestRows, index: int) -> AnyOutcome:
+        name = command.bucket, command.app
+        known, bucket = self.ingests.get(name), self.buckets.get(command.bucket)
+        if known is None or bucket is None or not is_next(known, command):
+            return Ignored()
+        if any(is_mistaken(bucket, row) for row in command.rows):
+            return Ignored()
+        self.changes.note((RowKind.INGEST, *name))
+        progress = Progress(known, command.first)
+        incarnations: dict[str, None] = {}
+        for number, row in enumerate(command.rows):
+            outcome = self._ingest_row(bucket, row, known.create_streams, index + number)
+            progress.add(row.stream, outcome if isinstance(outcome, Refused) else None)
+            if isinstance(outcome, Appended | Created):
+                incarnations[outcome.incarnation] = None
+            if progress.failed:
+                break
+        ingest = self.ingests[name] = progress.result(command.is_end)
+        if ingest.ended:
+            self._release_staged(ingest)
+        return RowsIngested(ingest, list(incarnations))
+
+    def _ingest_row(self, bucket: Bucket, row: IngestRow, may_create: bool, index: int) -> AnyOutcome:
+        """One row: an append to a stream, which may be made for it."""
+        if row.problem is not None:
+            return Refused(*row.problem)
+        if may_create and bucket.find(row.stream) is None:
+            return self._create(Create(bucket.name, row.stream, row.content_type, row.messages), index)
+        media_type = media_type_of(row.content_type)
+        return self._append(Append(bucket.name, row.stream, row.messages, media_type), index)
+
+    def _forget_ingest(self, name: tuple[str, str]) -> None:
+        self.changes.note((RowKind.INGEST, *name))
+        ingest = self.ingests.pop(name)
+        if not ingest.ended:
+            self._release_staged(ingest)
+
+    def _release_staged(self, ended: Ingest) -> None:
+        """A bulk write needs its objects no more."""
+        needed = {key for ingest in self.ingests.values() if not ingest.ended for key in ingest.objects}
+        for key in dict.fromkeys(ended.objects):
+            if key not in needed:
+                self._replace(key)
+
     # The store
 
     def _flush_begin(self, command: FlushBegin, index: int) -> AnyOutcome:
@@ -560,6 +635,8 @@ _APPLY: dict[type, Callable[[State, Any, int], AnyOutcome]] = {
     PublishSnapshot: State._change,
     Trim: State._change,
     Undelete: State._undelete,
+    IngestBegin: State._ingest_begin,
+    IngestRows: State._ingest_rows,
     FlushBegin: State._flush_begin,
     Flushed: State._flushed,
     Merge: State._merge,

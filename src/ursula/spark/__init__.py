@@ -1,17 +1,21 @@
 """The data pipeline: a bucket as a Spark table.
 
-`spark = ursula.spark.session()`, then `spark.read.format("ursula")`; `register` does it for another session.
+`spark = ursula.spark.session()`, then `spark.read.format("ursula")` or `ursula.spark.read(spark)`;
+`register` does it for another session.
 """
 
 import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["register", "session"]
+__all__ = ["read", "register", "session"]
+
+_registered: "WeakSet[SparkSession]" = WeakSet()
 
 
 def session(master: str = "local[*]", settings: Mapping[str, str] | None = None) -> "SparkSession":
@@ -31,7 +35,24 @@ def session(master: str = "local[*]", settings: Mapping[str, str] | None = None)
 
 
 def register(spark: "SparkSession") -> None:
-    """Make the format "ursula" known to a session."""
+    """Make the format "ursula" known to a session, and send what it takes to executors on other machines."""
+    from .shipping import ship
     from .source import UrsulaSource  # executors import this package for its other modules only
 
+    ship(spark)
     spark.dataSource.register(UrsulaSource)
+    _registered.add(spark)
+
+
+def read(spark: "SparkSession", **options: str | bool | int | float) -> "DataFrame":
+    """A bucket up to where it is now, with the options and the columns of the format "ursula".
+
+    Spark reads the files of the store itself, which is faster, and leaves out what a query does not need.
+    """
+    from pyspark.sql.utils import to_str
+
+    from .native import read_native
+
+    if spark not in _registered:
+        register(spark)
+    return read_native(spark, {name: to_str(value) or "" for name, value in options.items()})

@@ -1,35 +1,36 @@
 """The options of a read, by the names that Kafka's source has where it has one."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 EARLIEST = "earliest"
 LATEST = "latest"
 OFFSET_DIGITS = 20
+SNAPSHOT = "__snapshot"
+"""Not for users: what a native read took before, so that the rest of it is read and nothing newer."""
 
 _SELECTIONS = ("streams", "streamPrefix", "streamGlob")
-_KNOWN = {
-    name.lower(): name
-    for name in (
-        "endpoint",
-        "path",
-        "bucket",
-        *_SELECTIONS,
-        "startingOffsets",
-        "endingOffsets",
-        "startingTimestamp",
-        "endingTimestamp",
-        "includeEvents",
-        "includeProducer",
-        "retryTimeout",
-        "s3Endpoint",
-        "s3Region",
-        "s3AccessKeyId",
-        "s3SecretAccessKey",
-        "s3SessionToken",
-    )
-}
+_OF_BATCHES = ("endingOffsets", "endingTimestamp")
+_OF_STREAMS = ("maxBytesPerTrigger", "maxMessagesPerTrigger", "failOnDataLoss")
+OPTIONS = (
+    "endpoint",
+    "path",
+    "bucket",
+    *_SELECTIONS,
+    "startingOffsets",
+    "startingTimestamp",
+    *_OF_BATCHES,
+    *_OF_STREAMS,
+    "includeEvents",
+    "includeProducer",
+    "retryTimeout",
+    "s3Endpoint",
+    "s3Region",
+    "s3AccessKeyId",
+    "s3SecretAccessKey",
+    "s3SessionToken",
+)
 
 
 class OptionError(ValueError):
@@ -65,11 +66,58 @@ class ReadOptions:
     include_producer: bool = False
     retry_seconds: float = 120.0
     s3: S3Options = S3Options()
+    snapshot: str | None = None
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """How a bucket is followed. `from_latest`: from where it ends when the query begins."""
+
+    read: ReadOptions
+    from_latest: bool
+    bytes_max: int | None
+    messages_max: int | None
+    fail_on_data_loss: bool
 
 
 def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
     """The options of a batch read; OptionError says which one is wrong."""
-    options = _known(given)
+    options = take_known(given, OPTIONS)
+    for name in _OF_STREAMS:
+        if name in options:
+            raise OptionError(f"{name} is for readStream: leave it out of a batch read")
+    return replace(
+        _shared(options),
+        after=_edge(options, "startingOffsets", EARLIEST),
+        until=_edge(options, "endingOffsets", LATEST),
+        ending_ms=_number(options, "endingTimestamp"),
+    )
+
+
+def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
+    """The options of a read that follows a bucket; OptionError says which one is wrong."""
+    options = take_known(given, OPTIONS)
+    for name in _OF_BATCHES:
+        if name in options:
+            raise OptionError(f"{name} is for a batch read: a stream has no end, leave it out of readStream")
+    options.setdefault("startingOffsets", EARLIEST if "startingTimestamp" in options else LATEST)
+    from_latest = options["startingOffsets"] == LATEST
+    after = None if from_latest else _edge(options, "startingOffsets", EARLIEST, f"{EARLIEST}, {LATEST}")
+    return StreamOptions(
+        replace(_shared(options), after=after),
+        from_latest,
+        _count(options, "maxBytesPerTrigger"),
+        _count(options, "maxMessagesPerTrigger"),
+        parse_flag(options, "failOnDataLoss", True),
+    )
+
+
+def parse_shared_options(given: Mapping[str, str]) -> ReadOptions:
+    """What is to be read, whether once or for ever: without where it begins and ends."""
+    return _shared(take_known(given, OPTIONS))
+
+
+def _shared(options: Mapping[str, str]) -> ReadOptions:
     bucket, endpoint, path = (options.get(name) for name in ("bucket", "endpoint", "path"))
     if not bucket:
         raise OptionError("the option bucket is needed: the name of the bucket that is read")
@@ -85,30 +133,30 @@ def parse_read_options(given: Mapping[str, str]) -> ReadOptions:
         _names(options.get("streams")),
         options.get("streamPrefix"),
         options.get("streamGlob"),
-        _edge(options, "startingOffsets", EARLIEST),
-        _edge(options, "endingOffsets", LATEST),
-        _number(options, "startingTimestamp"),
-        _number(options, "endingTimestamp"),
-        _flag(options, "includeEvents"),
-        _flag(options, "includeProducer"),
-        _seconds(options, "retryTimeout", 120.0),
-        S3Options(
+        starting_ms=_number(options, "startingTimestamp"),
+        include_events=parse_flag(options, "includeEvents"),
+        include_producer=parse_flag(options, "includeProducer"),
+        retry_seconds=parse_seconds(options, "retryTimeout", 120.0),
+        s3=S3Options(
             options.get("s3Endpoint"),
             options.get("s3Region"),
             options.get("s3AccessKeyId"),
             options.get("s3SecretAccessKey"),
             options.get("s3SessionToken"),
         ),
+        snapshot=options.get(SNAPSHOT),
     )
 
 
-def _known(given: Mapping[str, str]) -> dict[str, str]:
+def take_known(given: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """The options by their names as they are written here; OptionError if there is one of another name."""
+    known = {name.lower(): name for name in names}
     options: dict[str, str] = {}
-    for name, text in given.items():
-        known = _KNOWN.get(name.lower())
-        if known is None:
-            raise OptionError(f"there is no option {name}; those there are: {', '.join(_KNOWN.values())}")
-        options[known] = text
+    for given_name, text in given.items():
+        name = given_name if given_name == SNAPSHOT else known.get(given_name.lower())
+        if name is None:
+            raise OptionError(f"there is no option {given_name}; those there are: {', '.join(names)}")
+        options[name] = text
     return options
 
 
@@ -124,14 +172,24 @@ def _names(text: str | None) -> tuple[str, ...] | None:
     return tuple(sorted(set(names)))
 
 
-def _edge(options: Mapping[str, str], name: str, default: str) -> int | None:
-    """A position; None for the word that is the default."""
+def _edge(options: Mapping[str, str], name: str, default: str, words: str | None = None) -> int | None:
+    """A position; None for the word that is the default. `words` are all that could have been written."""
     text = options.get(name, default)
     if text == default:
         return None
     if text.isascii() and text.isdigit() and len(text) <= OFFSET_DIGITS:
         return int(text)
-    raise OptionError(f"{name} is {default} or a position of up to {OFFSET_DIGITS} digits, not {text!r}")
+    wanted = f"{words or default} or a position of up to {OFFSET_DIGITS} digits"
+    raise OptionError(f"{name} is {wanted}, not {text!r}")
+
+
+def _count(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise OptionError(f"{name} is a whole number from 1 on, not {text!r}")
+    return int(text)
 
 
 def _number(options: Mapping[str, str], name: str) -> int | None:
@@ -143,7 +201,8 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
+def parse_seconds(options: Mapping[str, str], name: str, default: float) -> float:
+    """An option that is a number of seconds."""
     try:
         seconds = float(options.get(name, default))
     except ValueError:
@@ -153,8 +212,9 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     return seconds
 
 
-def _flag(options: Mapping[str, str], name: str) -> bool:
-    text = options.get(name, "false").lower()
+def parse_flag(options: Mapping[str, str], name: str, default: bool = False) -> bool:
+    """An option that is true or false."""
+    text = options.get(name, str(default)).lower()
     if text not in ("true", "false"):
         raise OptionError(f"{name} is true or false, not {options[name]!r}")
     return text == "true"

@@ -4,13 +4,16 @@ A partition is logical: a bucket and positions. The files that it names are wher
 gone when a task comes to it, because it was merged, the task asks again for its positions.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from pyspark.sql.datasource import InputPartition
 
+from ..cold.lineage import Lineage
 from .options import OptionError, ReadOptions
-from .server import ServerApi, ServerRefused
+from .server import POSITION_REWOUND, POSITION_TRIMMED, Refused, ServerApi
 from .store import StoreFiles
 
 TASK_BYTES = 128 << 20
@@ -23,21 +26,38 @@ class Stretch(NamedTuple):
     path: str | None
     first: int
     last: int
+    rows: int
     size: int
 
 
 class Snapshot(NamedTuple):
-    """The history of a bucket up to a position."""
+    """The history of a bucket after a position (-1: all) and up to another, and whose positions they are.
 
-    root: str | None
+    Its stretches are in order; the rows and bytes of one count those of other buckets too.
+    """
+
+    cluster: str
+    generation: int
+    root: str
+    after: int
     position: int
     stretches: list[Stretch]
+
+    @classmethod
+    def parse(cls, text: str) -> "Snapshot":
+        """A snapshot from its text."""
+        found = cls._make(json.loads(text))
+        return found._replace(stretches=[Stretch._make(stretch) for stretch in found.stretches])
+
+    def hot_text(self) -> str:
+        """The part of it that is in memory only, as text."""
+        return json.dumps(self._replace(stretches=[one for one in self.stretches if one.path is None]))
 
 
 class Task(InputPartition):
     """Some of the history, for one task. Positions are after `after` and up to `until`."""
 
-    def __init__(self, root: str | None, after: int | None, until: int, stretches: list[Stretch]) -> None:
+    def __init__(self, root: str, after: int, until: int, stretches: list[Stretch]) -> None:
         self.root = root
         self.after = after
         self.until = until
@@ -45,15 +65,30 @@ class Task(InputPartition):
 
 
 def take_snapshot(options: ReadOptions, after: int | None) -> Snapshot:
-    """What happened in the bucket after a position, as of now."""
+    """What happened in the bucket after a position (None: all), as of now. Refused if there is none such."""
     if options.endpoint is None:
         return _stored_snapshot(options, after)
     plan = ServerApi(options.endpoint, options.retry_seconds).plan(options.bucket, after)
-    return Snapshot(options.path or plan["root"], plan["position"], [*_cold(plan), *_hot(plan)])
+    return Snapshot(
+        plan["cluster"],
+        plan["generation"],
+        options.path or plan["root"],
+        plan["after"],
+        plan["position"],
+        [*_cold(plan), *_hot(plan)],
+    )
 
 
 def tasks_of(options: ReadOptions) -> list[Task]:
     """The partitions of a batch read."""
+    snapshot = bounded_snapshot(options)
+    return tasks_up_to(snapshot, snapshot.position)
+
+
+def bounded_snapshot(options: ReadOptions) -> Snapshot:
+    """What a batch read takes: the history between its positions, as of now if it names no end."""
+    if options.snapshot is not None:
+        return Snapshot.parse(options.snapshot)
     snapshot = take_snapshot(options, options.after)
     until = snapshot.position if options.until is None else options.until
     if until > snapshot.position:
@@ -61,15 +96,21 @@ def tasks_of(options: ReadOptions) -> list[Task]:
     if options.after is not None and options.after > until:
         raise OptionError(f"startingOffsets {options.after} lies behind endingOffsets {until}")
     wanted = [stretch for stretch in snapshot.stretches if stretch.first < until]
-    return [Task(snapshot.root, options.after, until, some) for some in _shared_out(wanted)]
+    return snapshot._replace(position=until, stretches=wanted)
+
+
+def tasks_up_to(snapshot: Snapshot, until: int) -> list[Task]:
+    """A snapshot up to a position as partitions."""
+    wanted = [stretch for stretch in snapshot.stretches if stretch.first < until]
+    return [Task(snapshot.root, snapshot.after, until, some) for some in _shared_out(wanted)]
 
 
 def found_again(options: ReadOptions, gone: Stretch) -> list[Stretch]:
     """Where rows lie now whose file is gone."""
     try:
         snapshot = take_snapshot(options, gone.first)
-    except ServerRefused as error:
-        if error.code != "position_trimmed":
+    except Refused as error:
+        if error.code != POSITION_TRIMMED:
             raise
         snapshot = take_snapshot(options, None)  # the segment begins before the bucket does
     return [
@@ -81,19 +122,36 @@ def found_again(options: ReadOptions, gone: Stretch) -> list[Stretch]:
 
 def _stored_snapshot(options: ReadOptions, after: int | None) -> Snapshot:
     store = StoreFiles(options.path or "", options.s3)
-    lists = store.live_lists()
-    found = [stretch for live in lists for stretch in _cold(live) if after is None or stretch.last > after]
-    return Snapshot(store.root, max(live["position"] for live in lists), found)
+    generations = store.generations()
+    live = store.live_list(_group_of(options.bucket, generations[-1]["groups"]))
+    begin = -1
+    if after is not None:
+        begin = after
+        _check_rewound(generations, live, after)
+    found = [stretch for stretch in _cold(live) if stretch.last > begin]
+    return Snapshot(live["cluster"], live["generation"], store.root, begin, live["position"], found)
+
+
+def _group_of(bucket: str, groups: int) -> int:
+    """The number of the group that owns a bucket, as the server chooses it."""
+    return crc32(bucket.encode()) % groups
+
+
+def _check_rewound(generations: list[dict[str, Any]], live: dict[str, Any], position: int) -> None:
+    ended = {one["generation"]: one.get("ended", {}) for one in generations}
+    end = Lineage(ended, live["generation"]).end_before(live["group"], position)
+    if end is not None:
+        raise Refused(POSITION_REWOUND, f"a restore went back to position {end}", end)
 
 
 def _cold(plan: dict[str, Any]) -> Iterator[Stretch]:
     for one in plan["segments"]:
-        yield Stretch(one["path"], one["first"], one["last"], one["bytes"])
+        yield Stretch(one["path"], one["first"], one["last"], one["rows"], one["bytes"])
 
 
 def _hot(plan: dict[str, Any]) -> Iterator[Stretch]:
     for one in plan["hot"]:
-        yield Stretch(None, one["first"], one["last"], one["bytes"])
+        yield Stretch(None, one["first"], one["last"], one["rows"], one["bytes"])
 
 
 def _shared_out(stretches: Iterable[Stretch]) -> Iterator[list[Stretch]]:

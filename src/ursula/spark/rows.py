@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql.datasource import InputPartition
 
 from ..cold.schema import SEGMENT_SCHEMA
 from .options import ReadOptions
@@ -26,8 +27,10 @@ def schema_of(options: ReadOptions) -> pa.Schema:
     return pa.schema([pa.field(_name(field.name), field.type) for field in fields])
 
 
-def read_task(options: ReadOptions, task: Task, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_task(options: ReadOptions, task: InputPartition, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a partition with these columns."""
+    if not isinstance(task, Task):
+        raise TypeError(f"{task!r} is no partition of a bucket")
     reading = _Reading(options, task, columns)
     for stretch in task.stretches:
         yield from reading.stretch(stretch)
@@ -38,7 +41,7 @@ class _Reading:
         self._options = options
         self._task = task
         self._selection = Selection(options)
-        self._wanted = [_stored_name(name) for name in columns]
+        self._wanted = [stored_name(name) for name in columns]
         self._schema = pa.schema([schema_of(options).field(name) for name in columns])
         self._store: StoreFiles | None = None
 
@@ -56,11 +59,11 @@ class _Reading:
 
     def _cold(self, path: str, stretch: Stretch) -> Iterator[pa.RecordBatch]:
         if self._store is None:
-            self._store = StoreFiles(self._task.root or "", self._options.s3)
+            self._store = StoreFiles(self._task.root, self._options.s3)
         segment = self._store.segment(path)
         with segment.file:
-            spans = [span.number for span in segment.footer.spans if self._selection.may_have(span)]
-            if not spans:
+            row_groups = self._selection.row_groups(segment.footer)
+            if not row_groups:
                 return
             file = pq.ParquetFile(
                 segment.file,
@@ -70,7 +73,7 @@ class _Reading:
             )
             needed = self._selection.columns() | set(self._wanted)
             columns = [name for name in SEGMENT_SCHEMA.names if name in needed]
-            for batch in file.iter_batches(BATCH_ROWS, spans, columns, use_threads=False):
+            for batch in file.iter_batches(BATCH_ROWS, row_groups, columns, use_threads=False):
                 yield from self._chosen(batch, stretch)
 
     def _hot(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
@@ -84,7 +87,7 @@ class _Reading:
                     yield from self._chosen(batch, stretch)
 
     def _chosen(self, batch: pa.RecordBatch, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-        after = stretch.first if self._task.after is None else max(stretch.first, self._task.after)
+        after = max(stretch.first, self._task.after)
         rows = self._selection.rows(batch, after, min(stretch.last, self._task.until))
         if rows.num_rows:
             yield pa.RecordBatch.from_arrays([rows[name] for name in self._wanted], schema=self._schema)
@@ -94,5 +97,6 @@ def _name(stored: str) -> str:
     return "value" if stored == "payload" else stored
 
 
-def _stored_name(name: str) -> str:
+def stored_name(name: str) -> str:
+    """What a column of a read is called in segments."""
     return "payload" if name == "value" else name

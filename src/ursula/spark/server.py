@@ -1,8 +1,9 @@
-"""What Spark asks of a server: plans and feeds. The standard library only: it runs on executors too."""
+"""What Spark asks of a server: plans, feeds, bulk writes. The standard library only: for executors too."""
 
 import json
 import random
 import time
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -15,17 +16,29 @@ ARROW = "application/vnd.apache.arrow.stream"
 REQUEST_SECONDS = 60.0
 PAGE_BYTES = 16 << 20
 
+POSITION_TRIMMED = "position_trimmed"
+POSITION_REWOUND = "position_rewound"
+OFFSET_BEYOND_TAIL = "offset_beyond_tail"
+
 _PAUSE_SECONDS_MAX = 5.0
 _WORTH_ANOTHER_TRY = (429, 500, 502, 503, 504)
 
 
-class ServerRefused(Exception):
-    """The server answered with an error, which will not go away by asking again."""
+class Refused(Exception):
+    """It cannot be read like this, also not later. `position`: from where on it can, if that is told."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(f"the server refused: {message} ({code}, HTTP {status})")
-        self.status = status
+    def __init__(self, code: str, message: str, position: int | None = None) -> None:
+        super().__init__(message)
         self.code = code
+        self.position = position
+
+
+class ServerRefused(Refused):
+    """The server answered with an error."""
+
+    def __init__(self, status: int, code: str, message: str, position: int | None = None) -> None:
+        super().__init__(code, f"the server refused: {message} ({code}, HTTP {status})", position)
+        self.status = status
 
 
 class ServerUnreachable(Exception):
@@ -52,14 +65,58 @@ class ServerApi:
         body, headers = self._get(f"/{quote(bucket, safe='')}?{query}", {"Accept": ARROW})
         return body, int(headers["stream-next-offset"])
 
+    def store_root(self) -> str:
+        """Where its store is, as the server reaches it."""
+        body, _ = self._get("/cluster/buckets?limit=1", {})
+        buckets = json.loads(body)["buckets"]
+        if not buckets:
+            raise ServerRefused(HTTPStatus.NOT_FOUND, "bucket_not_found", "there is no bucket yet")
+        root: str = self.plan(buckets[0]["bucket_id"], None)["root"]
+        return root
+
+    def flush(self) -> None:
+        """Have everything stored that is in memory only."""
+        self._ask("/cluster/flush", {}, b"")
+
+    def replace_segments(self, group: int, old: list[str], new: str) -> None:
+        """Let a segment stand for others that it was made from."""
+        body = json.dumps({"group": group, "old": old, "new": [new]}).encode()
+        self._ask("/cluster/replace-segments", {"Content-Type": "application/json"}, body)
+
+    def stage(self, bucket: str, body: bytes) -> str:
+        """Store rows, an Arrow stream, for a bulk write; returns the name that they have."""
+        answer, _ = self._ask(
+            f"/cluster/staging?{urlencode({'bucket': bucket})}", {"Content-Type": ARROW}, body
+        )
+        name: str = json.loads(answer)["object"]
+        return name
+
+    def ingest(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Have staged rows appended, however long that takes; returns the report."""
+        body = json.dumps(wanted).encode()
+        while True:
+            answer, _, status = self._answer("/cluster/ingest", {"Content-Type": "application/json"}, body)
+            if status != HTTPStatus.ACCEPTED:
+                report: dict[str, Any] = json.loads(answer)
+                return report
+
     def _get(self, path: str, headers: dict[str, str]) -> tuple[bytes, dict[str, str]]:
+        return self._ask(path, headers, None)
+
+    def _ask(self, path: str, headers: dict[str, str], body: bytes | None) -> tuple[bytes, dict[str, str]]:
+        answer, found, _ = self._answer(path, headers, body)
+        return answer, found
+
+    def _answer(
+        self, path: str, headers: dict[str, str], body: bytes | None
+    ) -> tuple[bytes, dict[str, str], int]:
         give_up_at, pause = time.monotonic() + self._retry_seconds, 0.1
         while True:
             try:
-                request = Request(self._endpoint + path, headers=headers)
+                request = Request(self._endpoint + path, body, headers)
                 with urlopen(request, timeout=REQUEST_SECONDS) as answer:
                     found = {name.lower(): text for name, text in answer.headers.items()}
-                    return answer.read(), found
+                    return answer.read(), found, answer.status
             except HTTPError as error:
                 refused = _refusal(error)
                 if error.code not in _WORTH_ANOTHER_TRY or time.monotonic() > give_up_at:
@@ -76,7 +133,8 @@ class ServerApi:
 def _refusal(error: HTTPError) -> ServerRefused:
     try:
         told = json.loads(error.read())["error"]
-        return ServerRefused(error.code, told["code"], told["message"])
+        position = None if "position" not in told else int(told["position"])
+        return ServerRefused(error.code, told["code"], told["message"], position)
     except (ValueError, LookupError, TypeError, OSError):
         return ServerRefused(error.code, "unknown", error.reason or "it did not say why")
 

@@ -1,4 +1,4 @@
-"""The data source "ursula": `spark.read.format("ursula")`."""
+"""The data source "ursula": to read, to follow and to write."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -7,9 +7,18 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from .options import OptionError, ReadOptions, parse_read_options
+from .options import (
+    OptionError,
+    ReadOptions,
+    parse_read_options,
+    parse_shared_options,
+    parse_stream_options,
+)
 from .planning import Task, tasks_of
 from .rows import read_task, schema_of
+from .sink import BucketStreamWriter, BucketWriter
+from .streaming import BucketStreamReader
+from .write_options import WriteOptions, parse_write_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,12 +34,30 @@ class UrsulaSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns; with a schema of his own, a reader asks for some of them."""
-        return from_arrow_schema(schema_of(parse_read_options(self.options)))
+        return from_arrow_schema(schema_of(parse_shared_options(self.options)))
 
     def reader(self, schema: StructType) -> "BucketReader":
         """A batch read."""
         options = parse_read_options(self.options)
         return BucketReader(options, _columns(schema, self.schema()))
+
+    def streamReader(self, schema: StructType) -> BucketStreamReader:
+        """A read that follows the bucket."""
+        options = parse_stream_options(self.options)
+        return BucketStreamReader(options, _columns(schema, self.schema()))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BucketWriter:
+        """A batch write."""
+        return BucketWriter(self._write_options(overwrite), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> BucketStreamWriter:
+        """A streaming write."""
+        return BucketStreamWriter(self._write_options(overwrite), schema)
+
+    def _write_options(self, overwrite: bool) -> WriteOptions:
+        if overwrite:
+            raise OptionError('streams are only ever appended to: write with mode("append")')
+        return parse_write_options(self.options)
 
 
 class BucketReader(DataSourceReader):
@@ -42,12 +69,10 @@ class BucketReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """What each task reads; the position is taken here, once."""
-        return tasks_of(self._options) or [Task(None, None, 0, [])]
+        return tasks_of(self._options) or [Task("", -1, -1, [])]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The rows of a partition."""
-        if not isinstance(partition, Task):
-            raise TypeError(f"{partition!r} is no partition of a bucket")
         return read_task(self._options, partition, self._columns)
 
 

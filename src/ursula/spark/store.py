@@ -1,6 +1,9 @@
 """The store as executors see it: files of pyarrow, in a folder or in S3."""
 
 import json
+import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +13,7 @@ from ..cold.segment import Footer
 from .options import OptionError, S3Options
 
 TAIL_BYTES = 256 << 10
+COPY_BYTES = 8 << 20
 _S3 = "s3://"
 
 
@@ -57,10 +61,57 @@ class StoreFiles:
                 tail = file.read_at(wanted, size - wanted)
         return OpenSegment(file, Footer.parse(path, tail, None), self.is_far)
 
-    def live_lists(self) -> list[dict[str, Any]]:
-        """The live lists of all groups."""
-        selector = fs.FileSelector(f"{self._base}/live", allow_not_found=True)
-        found = [info.path for info in self._files.get_file_info(selector) if info.path.endswith(".json")]
+    def put_file(self, file: Path, path: str) -> None:
+        """Make an object of a local file: it has its name when it is whole, and is durable then."""
+        target = f"{self._base}/{path}"
+        if self.is_far:
+            with file.open("rb") as source, self._files.open_output_stream(target) as sink:
+                shutil.copyfileobj(source, sink, COPY_BYTES)
+            return
+        unfinished = Path(self._base) / "tmp" / f"{os.getpid()}-{Path(path).name}"
+        unfinished.parent.mkdir(exist_ok=True)
+        try:
+            with file.open("rb") as source, unfinished.open("xb") as sink:
+                shutil.copyfileobj(source, sink, COPY_BYTES)
+                sink.flush()
+                os.fsync(sink.fileno())
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+            unfinished.rename(target)
+            _sync_folder(Path(target).parent)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def generations(self) -> list[dict[str, Any]]:
+        """All generations that began in this store, oldest first."""
+        selector = fs.FileSelector(f"{self._base}/generations", allow_not_found=True)
+        paths = [info.path for info in self._files.get_file_info(selector)]
+        found = [self._document(path) for path in paths if path.endswith(".json")]
         if not found:
-            raise OptionError(f"there is no store at {self.root}: no live list lies there")
-        return [json.loads(self._files.open_input_file(path).read()) for path in sorted(found)]
+            raise OptionError(f"there is no store at {self.root}: no generation began there")
+        return sorted(found, key=lambda document: int(document["generation"]))
+
+    def live_list(self, group: int) -> dict[str, Any]:
+        """The live list of a group."""
+        try:
+            return self._document(f"{self._base}/live/g{group}.json")
+        except FileNotFoundError:
+            message = f"nothing lies in the store at {self.root} yet: the server flushes from time to time"
+            raise OptionError(message) from None
+
+    def all_live(self) -> list[dict[str, Any]]:
+        """The live lists of all groups."""
+        return [self.live_list(group) for group in range(self.generations()[-1]["groups"])]
+
+    def _document(self, path: str) -> dict[str, Any]:
+        with self._files.open_input_file(path) as file:
+            document: dict[str, Any] = json.loads(file.read())
+            return document
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

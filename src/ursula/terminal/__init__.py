@@ -14,6 +14,7 @@ from . import (
     inspecting,
     listing,
     operating,
+    pipeline,
     reading,
     restoring,
     snapshots,
@@ -41,3 +42,4 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=SERVER)(operating.flush)
     app.command(rich_help_panel=SERVER)(restoring.restore)
     app.command(rich_help_panel=SERVER)(inspecting.inspect)
+    app.add_typer(pipeline.app, name="pipeline", rich_help_panel=SERVER)

@@ -1,0 +1,32 @@
+"""Which positions still count: those of earlier generations do up to where the next one began from them.
+
+For the server and for Spark: the standard library only.
+"""
+
+from collections.abc import Mapping
+
+GENERATION_SHIFT = 40
+"""As in the log: a position is generation x 2^40 + the log's own number."""
+
+
+class Lineage:
+    """The generations that led to the current one. A restore may have gone back past several of them.
+
+    `ended` tells by generation, then by group: the last position of before that counts.
+    """
+
+    def __init__(self, ended: Mapping[int, Mapping[str, int]], current: int) -> None:
+        self._ended = ended
+        self._current = current
+
+    def end_before(self, group: int, position: int) -> int | None:
+        """The last position that counts before one that does not; None if it counts itself."""
+        wanted, generation = position >> GENERATION_SHIFT, self._current
+        while wanted < generation:
+            end = self._ended.get(generation, {}).get(str(group))
+            if end is None:
+                return None
+            if position > end and wanted >= end >> GENERATION_SHIFT:
+                return end
+            generation = end >> GENERATION_SHIFT
+        return None

@@ -1,0 +1,8 @@
+"""Heavy work on history, as PySpark jobs: on this machine with no set-up, or on any Spark cluster.
+
+Each is a function here and a command `ursula pipeline NAME`.
+"""
+
+from .compact import Compacted, compact
+
+__all__ = ["Compacted", "compact"]

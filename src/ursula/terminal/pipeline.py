@@ -1,0 +1,141 @@
+"""ursula pipeline: jobs on history, run by Spark."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .session import emit_line, fail
+from .stores import Shown, size_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ursula.spark.options import S3Options
+
+app = typer.Typer(help="Jobs on history, run by Spark.", no_args_is_help=True)
+
+Endpoint = Annotated[
+    str,
+    typer.Option(
+        "--endpoint",
+        envvar="URSULA_URL",
+        metavar="URL",
+        help="The server.",
+        show_default="http://127.0.0.1:4437",
+    ),
+]
+StorePath = Annotated[
+    str | None,
+    typer.Option(
+        "--path",
+        metavar="STORE",
+        help="The root of its store, where tasks reach it in another way than the server does.",
+        show_default=False,
+    ),
+]
+Master = Annotated[str, typer.Option("--master", metavar="MASTER", help="Where Spark runs.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")]
+Report = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE", help="Write the report here too, as JSON.", show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+S3Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--s3-endpoint",
+        metavar="URL",
+        help="Where S3 is; keys are found as AWS's own tools find them.",
+        show_default=False,
+    ),
+]
+S3Region = Annotated[str | None, typer.Option("--s3-region", metavar="NAME", show_default=False)]
+
+
+@app.command()
+def compact(
+    endpoint: Endpoint = "http://127.0.0.1:4437",
+    path: StorePath = None,
+    segment_mib: Annotated[
+        int, typer.Option("--segment-size", min=1, metavar="MIB", help="How large a segment may get.")
+    ] = 256,
+    master: Master = "local[*]",
+    dry_run: DryRun = False,
+    report: Report = None,
+    as_json: AsJson = False,
+    s3_endpoint: S3Endpoint = None,
+    s3_region: S3Region = None,
+) -> None:
+    """Make few large segments of many small ones, while the server goes on.
+
+    Readers do not notice. It may be killed at any time, and run again.
+
+    [bold]Examples[/bold]
+
+      ursula pipeline compact
+      ursula pipeline compact --dry-run --json
+      ursula pipeline compact --endpoint http://db:4437 --master spark://cluster:7077
+    """
+    from ursula.pipeline import compact as run
+
+    with _session(master) as spark, Shown() as progress:
+        found = run(
+            spark,
+            endpoint,
+            path=path,
+            s3=_s3(s3_endpoint, s3_region),
+            segment_bytes=segment_mib << 20,
+            dry_run=dry_run,
+            progress=lambda done, total: progress("putting segments together", done, total),
+        )
+    lines = {
+        "would be" if dry_run else "put together": f"{found.runs} runs of neighbours",
+        "segments": f"{found.segments_before}, then {found.segments_after}",
+        "bytes": size_text(found.bytes_before)
+        + ("" if dry_run else f", then {size_text(found.bytes_after)}"),
+        "rows": f"{found.rows}",
+        "left as they are": f"{len(found.overtaken)}, since the server merged them meanwhile",
+    }
+    _tell(asdict(found), lines, report, as_json)
+
+
+@contextmanager
+def _session(master: str) -> "Iterator[SparkSession]":
+    """A session for the time of a job; what goes wrong is told in one line."""
+    from ursula.spark import session
+    from ursula.spark.java import JavaMissing
+    from ursula.spark.options import OptionError
+    from ursula.spark.server import Refused, ServerUnreachable
+
+    try:
+        spark = session(master, {"spark.ui.showConsoleProgress": "false"})
+    except (JavaMissing, ImportError) as error:
+        fail(str(error))
+    try:
+        yield spark
+    except (OptionError, Refused, ServerUnreachable) as error:
+        fail(str(error))
+    finally:
+        spark.stop()
+
+
+def _s3(endpoint: str | None, region: str | None) -> "S3Options":
+    from ursula.spark.options import S3Options
+
+    return S3Options(endpoint, region)
+
+
+def _tell(facts: dict[str, Any], lines: dict[str, str], report: Path | None, as_json: bool) -> None:
+    text = json.dumps(facts, indent=2)
+    if report is not None:
+        report.write_text(text + "\n")
+    if as_json:
+        emit_line(text)
+        return
+    for name, line in lines.items():
+        emit_line(f"{name:<18}{line}")

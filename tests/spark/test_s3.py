@@ -1,0 +1,79 @@
+"""A store in S3: executors read it with pyarrow, and a session without s3a still reads all of it."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
+from tests.http.wire import TEXT, post
+from tests.server import Server
+
+import ursula.spark
+
+Options = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+    with Seaweed(tmp_path_factory.mktemp("seaweed")) as running:
+        running.bucket("tables")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def server(seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    settings = {
+        "cold.backend": "s3",
+        "cold.root": "of/ours",
+        "cold.s3_bucket": "tables",
+        "cold.s3_endpoint": seaweed.endpoint,
+        "cold.s3_access_key_id": ACCESS_KEY_ID,
+        "cold.s3_secret_access_key": SECRET_ACCESS_KEY,
+    }
+    with Server(tmp_path_factory.mktemp("server") / "data", settings=settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture
+def options(server: Server, seaweed: Seaweed, bucket: str) -> Options:
+    return {
+        "endpoint": server.url,
+        "bucket": bucket,
+        "s3Endpoint": seaweed.endpoint,
+        "s3Region": "us-east-1",
+        "s3AccessKeyId": ACCESS_KEY_ID,
+        "s3SecretAccessKey": SECRET_ACCESS_KEY,
+    }
+
+
+def messages(frame: DataFrame) -> list[str]:
+    return [row.told for row in frame.orderBy("position", "index").selectExpr("string(value) told").collect()]
+
+
+ALL = ['{"n":0}', '{"n":1}', "first", '"now"', "second"]
+
+
+def test_the_format_reads_segments_in_s3(spark: SparkSession, api: httpx.Client, options: Options) -> None:
+    plan = api.get("/cluster/plan", params={"bucket": options["bucket"]}).json()
+    assert plan["root"] == "s3://tables/of/ours"
+    assert plan["segments"]
+    assert messages(spark.read.format("ursula").options(**options).load()) == ALL
+    del options["endpoint"]
+    alone = spark.read.format("ursula").options(**options, path=plan["root"])
+    assert messages(alone.load())[:3] == ALL[:3]
+
+
+def test_without_s3a_a_native_read_has_the_same_rows_and_says_what_to_add(
+    spark: SparkSession, api: httpx.Client, options: Options
+) -> None:
+    with pytest.warns(UserWarning, match=r"spark\.jars\.packages=org\.apache\.hadoop:hadoop-aws:\d"):
+        frame = ursula.spark.read(spark, **options)
+    post(api, f"/{options['bucket']}/both", b"third", TEXT)
+    assert messages(frame) == ALL
