@@ -43,6 +43,8 @@ LONG_FILES = (
     "spark/test_streaming.py",
     "spark/test_batch.py",
     "spark/test_native.py",
+    "spark/test_sink.py",
+    "spark/test_compact.py",
     "spark/test_shipping.py",
     "spark/test_s3.py",
     "docs/test_troubleshooting.py",
