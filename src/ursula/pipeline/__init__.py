@@ -4,5 +4,6 @@ Each is a function here and a command `ursula pipeline NAME`.
 """
 
 from .compact import Compacted, compact
+from .usage import Usage, Used, usage
 
-__all__ = ["Compacted", "compact"]
+__all__ = ["Compacted", "Usage", "Used", "compact", "usage"]

@@ -15,6 +15,7 @@ from .stores import Shown, size_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ursula.pipeline import Usage
     from ursula.spark.options import S3Options
 
 app = typer.Typer(help="Jobs on history, run by Spark.", no_args_is_help=True)
@@ -104,6 +105,69 @@ def compact(
     _tell(asdict(found), lines, report, as_json)
 
 
+@app.command()
+def usage(
+    endpoint: Endpoint = "http://127.0.0.1:4437",
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="STORE", help="Read this store, without a server.", show_default=False
+        ),
+    ] = None,
+    bucket: Annotated[
+        str | None, typer.Option("--bucket", metavar="BUCKET", help="Only this one.", show_default=False)
+    ] = None,
+    chart: Annotated[
+        Path | None,
+        typer.Option("--chart", metavar="FILE", help="Draw bytes by day here, as SVG.", show_default=False),
+    ] = None,
+    path: StorePath = None,
+    master: Master = "local[*]",
+    dry_run: DryRun = False,
+    report: Report = None,
+    as_json: AsJson = False,
+    s3_endpoint: S3Endpoint = None,
+    s3_region: S3Region = None,
+) -> None:
+    """Count messages, bytes and streams of each bucket, day by day.
+
+    [bold]Examples[/bold]
+
+      ursula pipeline usage
+      ursula pipeline usage --bucket orders --chart usage.svg
+      ursula pipeline usage --store s3://bucket/prefix --json
+    """
+    from ursula.pipeline import usage as run
+    from ursula.pipeline.chart import stacked_bars
+
+    with _session(master) as spark, Shown() as progress:
+        progress("counting", 0, 1)
+        found = run(
+            spark,
+            None if store else endpoint,
+            path=store or path,
+            s3=_s3(s3_endpoint, s3_region),
+            bucket=bucket,
+            dry_run=dry_run,
+        )
+    if chart is not None:
+        sizes = {(used.bucket, used.day): float(used.bytes) for used in found.used}
+        chart.write_text(stacked_bars("bytes by day", "bytes", sizes))
+    facts = asdict(found)
+    facts["used"] = [used._asdict() | {"day": used.day.isoformat()} for used in found.used]
+    _tell(facts, _used_lines(found), report, as_json)
+
+
+def _used_lines(found: "Usage") -> dict[str, str]:
+    if found.dry_run:
+        return {"would be read": f"{found.segments} segments of {size_text(found.bytes_read)}"}
+    lines = {}
+    for used in found.used:
+        counts = f"{used.messages} messages, {size_text(used.bytes)}, {used.streams} streams"
+        lines[f"{used.day} {used.bucket}"] = counts
+    return lines
+
+
 @contextmanager
 def _session(master: str) -> "Iterator[SparkSession]":
     """A session for the time of a job; what goes wrong is told in one line."""
@@ -137,5 +201,6 @@ def _tell(facts: dict[str, Any], lines: dict[str, str], report: Path | None, as_
     if as_json:
         emit_line(text)
         return
+    width = max(map(len, lines), default=0) + 2
     for name, line in lines.items():
-        emit_line(f"{name:<18}{line}")
+        emit_line(f"{name:<{width}}{line}")

@@ -1,0 +1,96 @@
+"""`usage`: how many messages, bytes and streams each bucket has got on each day."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..spark.counting import COUNTED, count_segments
+from ..spark.options import OptionError, S3Options
+from ..spark.server import ServerApi
+from ..spark.store import StoreFiles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+TASKS_PER_CORE = 4
+
+
+class Used(NamedTuple):
+    """What a bucket has got on a day; `streams` are those that got something."""
+
+    bucket: str
+    day: date
+    messages: int
+    bytes: int
+    streams: int
+
+
+@dataclass
+class Usage:
+    """What a job found; with `dry_run`, only what it would read."""
+
+    dry_run: bool
+    segments: int
+    bytes_read: int
+    used: list[Used] = field(default_factory=list)
+
+
+def usage(
+    spark: "SparkSession",
+    endpoint: str | None = None,
+    *,
+    path: str | None = None,
+    s3: S3Options | None = None,
+    bucket: str | None = None,
+    dry_run: bool = False,
+    retry_seconds: float = 120.0,
+) -> Usage:
+    """Count what is in the history of a server, or of a store without one; of all buckets, or of one."""
+    reached = s3 or S3Options()
+    store = StoreFiles(_root(endpoint, path, dry_run, retry_seconds), reached)
+    segments = [segment for live in store.all_live() for segment in live["segments"]]
+    report = Usage(dry_run, len(segments), sum(segment["bytes"] for segment in segments))
+    if segments and not dry_run:
+        paths = [(segment["path"],) for segment in segments]
+        report.used = list(_used(spark, store.root, reached, paths, bucket))
+    return report
+
+
+def _root(endpoint: str | None, path: str | None, dry_run: bool, retry_seconds: float) -> str:
+    if endpoint is None:
+        if path is None:
+            raise OptionError("a server or the root of its store is needed: say endpoint or path")
+        return path
+    server = ServerApi(endpoint.rstrip("/"), retry_seconds)
+    if not dry_run:
+        server.flush()  # what is in memory counts too
+    return path or server.store_root()
+
+
+def _used(
+    spark: "SparkSession", root: str, s3: S3Options, paths: list[tuple[str]], bucket: str | None
+) -> Iterator[Used]:
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    def count(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        return count_segments(root, s3, batches)
+
+    tasks = min(len(paths), TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    named = spark.createDataFrame(paths, "path string").repartition(tasks)
+    counted = named.mapInArrow(count, from_arrow_schema(COUNTED))
+    if bucket is not None:
+        counted = counted.where(f.col("bucket") == bucket)
+    table = (
+        counted.groupBy("bucket", "day")
+        .agg(
+            f.sum("messages").alias("messages"),
+            f.sum("bytes").alias("bytes"),
+            f.countDistinct("stream", "incarnation").alias("streams"),
+        )
+        .orderBy("bucket", "day")
+    )
+    for row in table.collect():
+        yield Used(row["bucket"], row["day"], row["messages"], row["bytes"], row["streams"])
