@@ -49,12 +49,20 @@ ALLOWED = {
     "client": {"ursula.client"},
     "spark": {
         "ursula.spark",
+        "ursula.cold.inspecting",
         "ursula.cold.lineage",
         "ursula.cold.schema",
         "ursula.cold.segment",
         "ursula.cold.ulid",
     },
-    "pipeline": {"ursula.pipeline", "ursula.spark"},
+    "pipeline": {
+        "ursula.pipeline",
+        "ursula.spark",
+        "ursula.cold",
+        "ursula.config",
+        "ursula.engine",
+        "ursula.model.commands",
+    },
     "terminal": {"ursula.terminal", "ursula.client"},
     "config.py": set(),
     "crc.py": set(),
@@ -72,7 +80,7 @@ EXCEPTIONS = {
     # Commands that work on a store, without a server:
     "terminal/stores.py": {"ursula.cold", "ursula.config", "ursula.engine"},
     "terminal/restoring.py": {"ursula.cold", "ursula.config", "ursula.engine"},
-    "terminal/pipeline.py": {"ursula.pipeline", "ursula.spark"},
+    "terminal/pipeline.py": {"ursula.pipeline", "ursula.spark", "ursula.cold.store", "ursula.engine"},
     "terminal/inspecting.py": {"ursula.cold", "ursula.engine", "ursula.model.commands"},
 }
 

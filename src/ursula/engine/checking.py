@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ..cold.inspecting import Range, SegmentReport, examine
@@ -141,7 +141,9 @@ async def check_presence(store: Store, loaded: Loaded, progress: Progress) -> li
     return found
 
 
-async def check_contents(store: Store, loaded: Loaded, progress: Progress) -> list[Damage]:
+async def check_contents(
+    store: Store, loaded: Loaded, progress: Progress, examined: "Examined | None" = None
+) -> list[Damage]:
     """Read everything that a state names: checksums, digests, and that no byte of a stream is missing."""
     state = loaded.state
     segments, blobs = all_segments(state), blobs_of(state)
@@ -149,7 +151,7 @@ async def check_contents(store: Store, loaded: Loaded, progress: Progress) -> li
     done, last = 0, 0
     found: list[Damage] = []
     coverage = Coverage()
-    async for segment, report in _examined(store, segments):
+    async for segment, report in (examined or _examined)(store, segments):
         found += [Damage(segment.key, problem) for problem in report.problems]
         found += _differences(segment, report)
         if segment.first < last:
@@ -176,6 +178,10 @@ async def examine_object(store: Store, key: str, segment: StoredSegment | None =
     if segment is None:
         return await asyncio.to_thread(examine, key, data)
     return await asyncio.to_thread(examine, key, data, segment.digest, segment.footer_crc)
+
+
+Examined = Callable[[Store, Sequence[StoredSegment]], AsyncIterator[tuple[StoredSegment, SegmentReport]]]
+"""Who reads segments: their reports in order."""
 
 
 class Coverage:

@@ -9,6 +9,7 @@ from ..cold.store import ObjectDamaged, ObjectMissing, Store
 from ..model.commands import StoredSegment
 from .checking import (
     Damage,
+    Examined,
     Extent,
     Progress,
     all_segments,
@@ -62,9 +63,13 @@ async def show_segment(store: Store, key: str) -> SegmentReport:
 
 
 async def verify_store(
-    store: Store, group: int | None, moment: Moment | None, progress: Progress
+    store: Store,
+    group: int | None,
+    moment: Moment | None,
+    progress: Progress,
+    examined: Examined | None = None,
 ) -> Verified:
-    """Read everything that the newest manifests, or those of a moment, lead to."""
+    """Read everything that the newest manifests, or those of a moment, lead to; `examined`: by whom."""
     generations = await find_generations(store)
     extent, positions, damages = Extent(), {}, []
     for number in _numbers(generations, group):
@@ -81,7 +86,7 @@ async def verify_store(
         except StartRefused as error:
             damages.append(Damage(key, str(error)))
             continue
-        damages += await check_contents(store, loaded, progress)
+        damages += await check_contents(store, loaded, progress, examined)
         extent = extent.plus(extent_of(loaded.state))
     return Verified(extent, positions, damages)
 

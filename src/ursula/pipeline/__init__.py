@@ -5,5 +5,6 @@ Each is a function here and a command `ursula pipeline NAME`.
 
 from .compact import Compacted, compact
 from .usage import Usage, Used, usage
+from .verify import verify
 
-__all__ = ["Compacted", "Usage", "Used", "compact", "usage"]
+__all__ = ["Compacted", "Usage", "Used", "compact", "usage", "verify"]

@@ -61,6 +61,11 @@ class StoreFiles:
                 tail = file.read_at(wanted, size - wanted)
         return OpenSegment(file, Footer.parse(path, tail, None), self.is_far)
 
+    def read(self, path: str) -> bytes:
+        """All of an object; FileNotFoundError if it is gone."""
+        with self._files.open_input_file(f"{self._base}/{path}") as file:
+            return bytes(file.read())
+
     def put_file(self, file: Path, path: str) -> None:
         """Make an object of a local file: it has its name when it is whole, and is durable then."""
         target = f"{self._base}/{path}"

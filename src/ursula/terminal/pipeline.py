@@ -168,9 +168,53 @@ def _used_lines(found: "Usage") -> dict[str, str]:
     return lines
 
 
+@app.command()
+def verify(
+    store: Annotated[
+        str, typer.Argument(metavar="STORE", help="A folder, or s3://bucket/prefix.", show_default=False)
+    ],
+    master: Master = "local[*]",
+    dry_run: DryRun = False,
+    report: Report = None,
+    as_json: AsJson = False,
+    s3_endpoint: S3Endpoint = None,
+    s3_region: S3Region = None,
+) -> None:
+    """Read a whole store and check it: digests, checksums, and every byte of every stream.
+
+    Each object that is damaged is on a line of its own, and the exit code is 1.
+
+    [bold]Examples[/bold]
+
+      ursula pipeline verify /var/lib/ursula/cold
+      ursula pipeline verify s3://bucket/prefix --master spark://cluster:7077 --json
+    """
+    from ursula.pipeline import verify as run
+
+    with _session(master) as spark, Shown() as progress:
+        found = run(spark, store, s3=_s3(s3_endpoint, s3_region), dry_run=dry_run, progress=progress)
+    extent = found.extent
+    lines = {damage.name: damage.problem for damage in found.damages}
+    lines["would be read" if dry_run else "read"] = (
+        f"{extent.segments} segments of {size_text(extent.segment_bytes)} with {extent.rows} rows, "
+        f"{extent.blobs} snapshots; {extent.streams} streams in {extent.buckets} buckets"
+    )
+    facts = {
+        "dry_run": dry_run,
+        "extent": extent._asdict(),
+        "positions": found.positions,
+        "damages": [damage._asdict() for damage in found.damages],
+    }
+    _tell(facts, lines, report, as_json)
+    if found.damages:
+        raise typer.Exit(1)
+
+
 @contextmanager
 def _session(master: str) -> "Iterator[SparkSession]":
     """A session for the time of a job; what goes wrong is told in one line."""
+    from ursula.cold.store import StoreFailed
+    from ursula.engine.restoring import RestoreRefused
     from ursula.spark import session
     from ursula.spark.java import JavaMissing
     from ursula.spark.options import OptionError
@@ -182,7 +226,7 @@ def _session(master: str) -> "Iterator[SparkSession]":
         fail(str(error))
     try:
         yield spark
-    except (OptionError, Refused, ServerUnreachable) as error:
+    except (OptionError, Refused, ServerUnreachable, StoreFailed, RestoreRefused) as error:
         fail(str(error))
     finally:
         spark.stop()
