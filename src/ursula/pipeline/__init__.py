@@ -3,8 +3,19 @@
 Each is a function here and a command `ursula pipeline NAME`.
 """
 
+from .backup import BackedUp, backup, restore
 from .compact import Compacted, compact
 from .usage import Usage, Used, usage
 from .verify import verify
 
-__all__ = ["Compacted", "Usage", "Used", "compact", "usage", "verify"]
+__all__ = [
+    "BackedUp",
+    "Compacted",
+    "Usage",
+    "Used",
+    "backup",
+    "compact",
+    "restore",
+    "usage",
+    "verify",
+]

@@ -8,3 +8,7 @@ Progress = Callable[[int, int], None]
 
 def silent(done: int, total: int) -> None:
     """Tell nobody."""
+
+
+def untold(what: str, done: int, total: int) -> None:
+    """Tell nobody, where there are several kinds of work."""

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..cold.inspecting import SegmentReport
-from ..cold.opening import open_at
-from ..config import Cold, Secret
 from ..engine.checking import Examined, Extent, Progress
 from ..engine.inspecting import Verified, survey_store, verify_store
 from ..model.commands import StoredSegment
 from ..spark.examining import Expected, examine_stored
 from ..spark.options import S3Options
 from ..spark.store import StoreFiles
+from .progress import untold
+from .stores import opened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,13 +27,13 @@ def verify(
     *,
     s3: S3Options | None = None,
     dry_run: bool = False,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = untold,
 ) -> Verified:
     """Check the store at a folder or at s3://bucket/prefix; with `dry_run`, only tell how much that is."""
     reached = s3 or S3Options()
 
     async def work() -> Verified:
-        store = open_at(path, _cold(reached))
+        store = opened(path, reached)
         try:
             if not dry_run:
                 return await verify_store(store, None, None, progress, _by(spark, store.root, reached))
@@ -63,14 +63,3 @@ def _by(spark: "SparkSession", root: str, s3: S3Options) -> Examined:
             yield segment, await asyncio.to_thread(next, reports)
 
     return examined
-
-
-def _cold(s3: S3Options) -> Cold:
-    """How the store is reached, as a server is told."""
-    return Cold(
-        s3_endpoint=s3.endpoint or "",
-        s3_region=s3.region or "",
-        s3_access_key_id=s3.access_key_id or "",
-        s3_secret_access_key=Secret(s3.secret_access_key or ""),
-        s3_session_token=Secret(s3.session_token or ""),
-    )

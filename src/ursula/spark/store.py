@@ -3,8 +3,9 @@
 import json
 import os
 import shutil
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyarrow import fs
@@ -15,6 +16,13 @@ from .options import OptionError, S3Options
 TAIL_BYTES = 256 << 10
 COPY_BYTES = 8 << 20
 _S3 = "s3://"
+
+
+class Readable(Protocol):
+    """What has a read method."""
+
+    def read(self, size: int = ..., /) -> bytes:
+        """The next bytes, none at the end."""
 
 
 class OpenSegment:
@@ -61,25 +69,37 @@ class StoreFiles:
                 tail = file.read_at(wanted, size - wanted)
         return OpenSegment(file, Footer.parse(path, tail, None), self.is_far)
 
+    def open(self, path: str) -> pa.NativeFile:
+        """An object, to be read from its beginning; FileNotFoundError if it is gone."""
+        return self._files.open_input_stream(f"{self._base}/{path}")
+
     def read(self, path: str) -> bytes:
-        """All of an object; FileNotFoundError if it is gone."""
-        with self._files.open_input_file(f"{self._base}/{path}") as file:
+        """All of an object."""
+        with self.open(path) as file:
             return bytes(file.read())
 
     def put_file(self, file: Path, path: str) -> None:
-        """Make an object of a local file: it has its name when it is whole, and is durable then."""
+        """Make an object of a local file."""
+        with file.open("rb") as source:
+            self.put(source, path)
+
+    def put(self, source: Readable, path: str) -> None:
+        """Make an object of what can be read: it has its name when it is whole, and is durable then."""
         target = f"{self._base}/{path}"
         if self.is_far:
-            with file.open("rb") as source, self._files.open_output_stream(target) as sink:
-                shutil.copyfileobj(source, sink, COPY_BYTES)
+            with tempfile.TemporaryFile() as whole:  # an upload that was begun cannot be given up
+                shutil.copyfileobj(source, whole, COPY_BYTES)
+                whole.seek(0)
+                with self._files.open_output_stream(target) as sink:
+                    shutil.copyfileobj(whole, sink, COPY_BYTES)
             return
         unfinished = Path(self._base) / "tmp" / f"{os.getpid()}-{Path(path).name}"
-        unfinished.parent.mkdir(exist_ok=True)
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with file.open("rb") as source, unfinished.open("xb") as sink:
-                shutil.copyfileobj(source, sink, COPY_BYTES)
-                sink.flush()
-                os.fsync(sink.fileno())
+            with unfinished.open("xb") as file:
+                shutil.copyfileobj(source, file, COPY_BYTES)
+                file.flush()
+                os.fsync(file.fileno())
             Path(target).parent.mkdir(parents=True, exist_ok=True)
             unfinished.rename(target)
             _sync_folder(Path(target).parent)

@@ -210,10 +210,98 @@ def verify(
         raise typer.Exit(1)
 
 
+@app.command()
+def backup(
+    source: Annotated[
+        str, typer.Argument(metavar="STORE", help="A folder, or s3://bucket/prefix.", show_default=False)
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="COPY", help="Where the copy is to be, or is.", show_default=False)
+    ],
+    master: Master = "local[*]",
+    dry_run: DryRun = False,
+    report: Report = None,
+    as_json: AsJson = False,
+    s3_endpoint: S3Endpoint = None,
+    s3_region: S3Region = None,
+) -> None:
+    """Copy a store as of its last flush, or go on with a copy: only what is new is copied.
+
+    It may be killed at any time, and run again; until it is done, the copy is what it was before.
+
+    [bold]Examples[/bold]
+
+      ursula pipeline backup /var/lib/ursula/cold /backup/ursula
+      ursula pipeline backup s3://bucket/prefix s3://backup/prefix --master spark://cluster:7077
+    """
+    from ursula.pipeline import backup as run
+
+    with _session(master) as spark, Shown() as progress:
+        s3 = _s3(s3_endpoint, s3_region)
+        found = run(spark, source, target, s3=s3, dry_run=dry_run, progress=progress)
+    lines = {failed.name: failed.problem for failed in found.damages}
+    lines |= {
+        "would copy" if dry_run else "copied": f"{found.copied_objects} objects of "
+        f"{size_text(found.copied_bytes)}",
+        "there then": f"{found.objects} objects of {size_text(found.bytes)}",
+    }
+    _tell(asdict(found), lines, report, as_json)
+    if found.damages:
+        fail(f"{len(found.damages)} objects are damaged: the copy was left as it was before")
+
+
+@app.command()
+def restore(
+    source: Annotated[
+        str, typer.Argument(metavar="COPY", help="A folder, or s3://bucket/prefix.", show_default=False)
+    ],
+    data_dir: Annotated[
+        Path,
+        typer.Option("--data-dir", metavar="FOLDER", help="Where the new node is to be.", show_default=False),
+    ],
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="STORE", help="Its store; by default in the data folder.", show_default=False
+        ),
+    ] = None,
+    master: Master = "local[*]",
+    report: Report = None,
+    as_json: AsJson = False,
+    s3_endpoint: S3Endpoint = None,
+    s3_region: S3Region = None,
+) -> None:
+    """Make a new node from a copy, which stays as it is.
+
+    If it is interrupted, run it again. To restore with the store that is there, use ursula restore.
+
+    [bold]Examples[/bold]
+
+      ursula pipeline restore /backup/ursula --data-dir /var/lib/ursula
+      ursula pipeline restore s3://backup/prefix --data-dir data --store s3://bucket/prefix
+    """
+    from ursula.pipeline import restore as run
+
+    with _session(master) as spark, Shown() as progress:
+        s3 = _s3(s3_endpoint, s3_region)
+        found = run(spark, source, data_dir, store=store, s3=s3, progress=progress)
+    extent = found.extent
+    lines = {
+        "generation": f"{found.generation} of the cluster {found.cluster}",
+        "streams": f"{extent.streams} in {extent.buckets} buckets",
+        "messages": f"{size_text(extent.payload_bytes)} in {extent.segments} segments",
+        "snapshots": f"{extent.blobs} of {size_text(extent.blob_bytes)}",
+    }
+    facts = {"cluster": found.cluster, "generation": found.generation, "extent": extent._asdict()}
+    _tell(facts, lines, report, as_json)
+
+
 @contextmanager
 def _session(master: str) -> "Iterator[SparkSession]":
     """A session for the time of a job; what goes wrong is told in one line."""
     from ursula.cold.store import StoreFailed
+    from ursula.engine.folder import FolderRefused
+    from ursula.engine.loading import StartRefused
     from ursula.engine.restoring import RestoreRefused
     from ursula.spark import session
     from ursula.spark.java import JavaMissing
@@ -226,7 +314,15 @@ def _session(master: str) -> "Iterator[SparkSession]":
         fail(str(error))
     try:
         yield spark
-    except (OptionError, Refused, ServerUnreachable, StoreFailed, RestoreRefused) as error:
+    except (
+        OptionError,
+        Refused,
+        ServerUnreachable,
+        StoreFailed,
+        RestoreRefused,
+        StartRefused,
+        FolderRefused,
+    ) as error:
         fail(str(error))
     finally:
         spark.stop()

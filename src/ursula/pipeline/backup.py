@@ -1,0 +1,207 @@
+"""`backup`: a consistent copy of a store elsewhere, as of its last flush; and `restore`: a node from one.
+
+Objects never change, so a copy goes on where an earlier one ended: only what is new is copied. What says that
+they belong together, the manifests, comes last: a copy that is killed leaves the one before as it was.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..cold import manifest as manifests
+from ..cold.store import Store
+from ..engine.checking import Progress, all_segments, blobs_of
+from ..engine.folder import NewFolder
+from ..engine.loading import Loaded, load
+from ..engine.restoring import Chosen, Restored, RestoreRefused, choose, find_generations
+from ..engine.restoring import restore as restore_node
+from ..engine.segment_storing import live_segment
+from ..spark.copying import Copy, Failed, copy_objects
+from ..spark.options import S3Options
+from ..spark.store import StoreFiles
+from .progress import untold
+from .stores import opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASK_BYTES = 64 << 20
+TASK_OBJECTS = 256
+
+
+@dataclass
+class BackedUp:
+    """What a job did; with `dry_run`, what it would do."""
+
+    dry_run: bool
+    source: str
+    target: str
+    positions: dict[int, int]
+    """By group: the copy has everything up to here."""
+    objects: int
+    bytes: int
+    copied_objects: int
+    copied_bytes: int
+    damages: list[Failed] = field(default_factory=list)
+    """With any, the copy is not one: what there was before is as it was."""
+
+
+def backup(
+    spark: "SparkSession",
+    source: str,
+    target: str,
+    *,
+    s3: S3Options | None = None,
+    target_s3: S3Options | None = None,
+    dry_run: bool = False,
+    progress: Progress = untold,
+) -> BackedUp:
+    """Copy a store; each of the two is a folder or s3://bucket/prefix. A server may go on meanwhile."""
+    from_s3 = s3 or S3Options()
+    to_s3 = target_s3 or from_s3
+
+    async def work() -> BackedUp:
+        store, copy = opened(source, from_s3), opened(target, to_s3)
+        try:
+            return await _backup(spark, store, copy, (from_s3, to_s3), dry_run, progress)
+        finally:
+            await store.close()
+            await copy.close()
+
+    return asyncio.run(work())
+
+
+def restore(
+    spark: "SparkSession",
+    source: str,
+    data_dir: Path,
+    *,
+    store: str | None = None,
+    s3: S3Options | None = None,
+    store_s3: S3Options | None = None,
+    progress: Progress = untold,
+) -> Restored:
+    """Make a new node from a copy, which stays as it is: its store is `store`, or in the data folder."""
+    target = store or str(data_dir / "cold")
+    copied = backup(spark, source, target, s3=s3, target_s3=store_s3, progress=progress)
+    if copied.damages:
+        first = copied.damages[0]
+        raise RestoreRefused(
+            f"{len(copied.damages)} objects of {source} are damaged, as {first.name}: {first.problem}"
+        )
+
+    async def work() -> Restored:
+        fresh = opened(target, store_s3 or s3 or S3Options())
+        place = fresh.local_path("generations")
+        folder = NewFolder(data_dir, None if place is None else place.parent)
+        try:
+            return await restore_node(fresh, folder, None, progress)
+        finally:
+            folder.close()
+            await fresh.close()
+
+    return asyncio.run(work())
+
+
+async def _backup(
+    spark: "SparkSession",
+    source: Store,
+    target: Store,
+    reached: tuple[S3Options, S3Options],
+    dry_run: bool,
+    progress: Progress,
+) -> BackedUp:
+    generations = await find_generations(source)
+    before = await manifests.read_generations(target)
+    if before and before[-1].cluster != generations[-1].cluster:
+        raise RestoreRefused(f"{target.root} has a copy of another cluster: choose another place")
+    chosen = [await choose(source, group, None) for group in range(generations[-1].groups)]
+    loaded = [await load(source, one.manifest, one.key) for one in chosen]
+    wanted = [copy for one, state in zip(chosen, loaded, strict=True) for copy in _named(one, state)]
+    there = {stored.key: stored.size for stored in await target.list("")}
+    missing = [copy for copy in wanted if there.get(copy.key) != copy.size]
+    report = BackedUp(
+        dry_run,
+        source.root,
+        target.root,
+        {one.manifest.group: one.manifest.position for one in chosen},
+        len(wanted),
+        sum(copy.size for copy in wanted),
+        len(missing),
+        sum(copy.size for copy in missing),
+    )
+    if dry_run:
+        return report
+    for failed in _copied(spark, source.root, target.root, reached, missing, progress):
+        report.damages.append(failed)
+    if not report.damages:
+        await _publish(target, generations, chosen, loaded)
+    return report
+
+
+def _named(chosen: Chosen, loaded: Loaded) -> Iterator[Copy]:
+    """The objects that make up a group."""
+    for facts in chosen.manifest.state:
+        yield Copy(facts.path, facts.bytes, facts.digest)
+    for segment in all_segments(loaded.state):
+        yield Copy(segment.key, segment.size, segment.digest)
+    for blob in blobs_of(loaded.state):
+        yield Copy(blob.key, blob.size, blob.digest)
+
+
+def _copied(
+    spark: "SparkSession",
+    source: str,
+    target: str,
+    reached: tuple[S3Options, S3Options],
+    objects: Sequence[Copy],
+    progress: Progress,
+) -> Iterator[Failed]:
+    tasks = list(_shared_out(objects))
+    if not tasks:
+        return
+
+    def one(some: list[Copy]) -> list[Failed]:
+        return copy_objects(StoreFiles(source, reached[0]), StoreFiles(target, reached[1]), some)
+
+    done, total = 0, sum(copy.size for copy in objects)
+    made = spark.sparkContext.parallelize(tasks, len(tasks)).map(one).toLocalIterator(True)
+    for some, failed in zip(tasks, made, strict=True):
+        done += sum(copy.size for copy in some)
+        progress("copying objects", done, total)
+        yield from failed
+
+
+def _shared_out(objects: Iterable[Copy]) -> Iterator[list[Copy]]:
+    some: list[Copy] = []
+    size = 0
+    for copy in objects:
+        if some and (size + copy.size > TASK_BYTES or len(some) == TASK_OBJECTS):
+            yield some
+            some, size = [], 0
+        some.append(copy)
+        size += copy.size
+    if some:
+        yield some
+
+
+async def _publish(
+    target: Store,
+    generations: Sequence[manifests.Generation],
+    chosen: Sequence[Chosen],
+    loaded: Sequence[Loaded],
+) -> None:
+    """Say what the objects are, when all of them are there."""
+    for generation in generations:
+        key = manifests.generation_key(generation.generation)
+        await target.put(key, manifests.encode(generation))
+    for one, state in zip(chosen, loaded, strict=True):
+        manifest = one.manifest
+        await target.put(one.key, manifests.encode(manifest))
+        live = [live_segment(segment) for segment in all_segments(state.state)]
+        document = manifests.LiveList(
+            manifest.cluster, manifest.generation, manifest.group, manifest.position, live
+        )
+        await target.put(manifests.live_key(manifest.group), manifests.encode(document))
