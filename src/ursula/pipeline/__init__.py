@@ -5,16 +5,19 @@ Each is a function here and a command `ursula pipeline NAME`.
 
 from .backup import BackedUp, backup, restore
 from .compact import Compacted, compact
+from .export import Exported, export
 from .usage import Usage, Used, usage
 from .verify import verify
 
 __all__ = [
     "BackedUp",
     "Compacted",
+    "Exported",
     "Usage",
     "Used",
     "backup",
     "compact",
+    "export",
     "restore",
     "usage",
     "verify",

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import tempfile
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -105,6 +106,25 @@ class StoreFiles:
             _sync_folder(Path(target).parent)
         finally:
             unfinished.unlink(missing_ok=True)
+
+    def put_bytes(self, data: bytes, path: str) -> None:
+        """Make an object of these bytes."""
+        self.put(BytesIO(data), path)
+
+    def move(self, path: str, target: str) -> None:
+        """Give an object another name; one that has it already is left as it is."""
+        before, after = (f"{self._base}/{name}" for name in (path, target))
+        if self._files.get_file_info(before).type == fs.FileType.NotFound:
+            return
+        if not self.is_far:
+            Path(after).parent.mkdir(parents=True, exist_ok=True)
+        self._files.move(before, after)
+        if not self.is_far:
+            _sync_folder(Path(after).parent)
+
+    def remove(self, path: str) -> None:
+        """Remove an object."""
+        self._files.delete_file(f"{self._base}/{path}")
 
     def generations(self) -> list[dict[str, Any]]:
         """All generations that began in this store, oldest first."""

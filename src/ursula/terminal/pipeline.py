@@ -211,6 +211,58 @@ def verify(
 
 
 @app.command()
+def export(
+    bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="Which one.", show_default=False)],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="FOLDER", help="A folder, or s3://bucket/prefix.", show_default=False),
+    ],
+    expand_json: Annotated[
+        bool, typer.Option("--expand-json", help="Also have the fields of JSON messages as columns.")
+    ] = False,
+    endpoint: Endpoint = "http://127.0.0.1:4437",
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="STORE", help="Read this store, without a server.", show_default=False
+        ),
+    ] = None,
+    master: Master = "local[*]",
+    dry_run: DryRun = False,
+    report: Report = None,
+    as_json: AsJson = False,
+    s3_endpoint: S3Endpoint = None,
+    s3_region: S3Region = None,
+) -> None:
+    """Write a bucket to Parquet files by date; again, only what is new.
+
+    It may be killed at any time, and run again: no row is lost or there twice.
+
+    [bold]Examples[/bold]
+
+      ursula pipeline export orders /data/lake --expand-json
+      ursula pipeline export orders s3://lake/ursula --endpoint http://db:4437
+    """
+    from ursula.pipeline import export as run
+
+    options = {"bucket": bucket, **({"path": store} if store else {"endpoint": endpoint})}
+    options |= {"s3Endpoint": s3_endpoint} if s3_endpoint else {}
+    options |= {"s3Region": s3_region} if s3_region else {}
+    with _session(master) as spark, Shown() as progress:
+        progress("exporting", 0, 1)
+        found = run(spark, target, options, expand_json=expand_json, dry_run=dry_run)
+    lines = {
+        "positions": f"after {found.after} up to {found.position}",
+        "would be written" if dry_run else "written": "what is new"
+        if dry_run
+        else f"{found.rows} rows in {found.files} files of {size_text(found.bytes)}",
+    }
+    if found.columns is not None:
+        lines["columns of JSON"] = ", ".join(found.columns)
+    _tell(asdict(found), lines, report, as_json)
+
+
+@app.command()
 def backup(
     source: Annotated[
         str, typer.Argument(metavar="STORE", help="A folder, or s3://bucket/prefix.", show_default=False)
