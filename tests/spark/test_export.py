@@ -93,16 +93,8 @@ def test_a_job_that_was_killed_is_finished_by_the_next(
             export(spark, str(target), options)
     assert not list(target.glob("date=*"))
     with monkeypatch.context() as patched:
-        moves: list[str] = []
-
-        def move_once(self: StoreFiles, path: str, to: str) -> None:
-            if moves:
-                raise Killed
-            moves.append(path)
-
-        patched.setattr(StoreFiles, "move", move_once)
+        patched.setattr(StoreFiles, "move", killed)
         with pytest.raises(Killed):
-            export(spark, str(target), options)
             export(spark, str(target), options)
     done = export(spark, str(target), options)
     assert done.rows == 0, "the next one moves what was committed"
