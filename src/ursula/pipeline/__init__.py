@@ -6,6 +6,7 @@ Each is a function here and a command `ursula pipeline NAME`.
 from .backup import BackedUp, backup, restore
 from .compact import Compacted, compact
 from .export import Exported, export
+from .materialize import Materialized, materialize
 from .usage import Usage, Used, usage
 from .verify import verify
 
@@ -13,11 +14,13 @@ __all__ = [
     "BackedUp",
     "Compacted",
     "Exported",
+    "Materialized",
     "Usage",
     "Used",
     "backup",
     "compact",
     "export",
+    "materialize",
     "restore",
     "usage",
     "verify",

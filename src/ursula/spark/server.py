@@ -83,6 +83,13 @@ class ServerApi:
         body = json.dumps({"group": group, "old": old, "new": [new]}).encode()
         self._ask("/cluster/replace-segments", {"Content-Type": "application/json"}, body)
 
+    def publish_snapshot(
+        self, stream: str, offset: int, body: bytes, content_type: str, *, trim: bool
+    ) -> None:
+        """Make a body the snapshot of a stream, which is named by its path, at an offset."""
+        path = f"{stream}/snapshot/{_digits(offset)}?trim={'true' if trim else 'false'}"
+        self._answer(path, {"Content-Type": content_type}, body, "PUT")
+
     def stage(self, bucket: str, body: bytes) -> str:
         """Store rows, an Arrow stream, for a bulk write; returns the name that they have."""
         answer, _ = self._ask(
@@ -108,12 +115,12 @@ class ServerApi:
         return answer, found
 
     def _answer(
-        self, path: str, headers: dict[str, str], body: bytes | None
+        self, path: str, headers: dict[str, str], body: bytes | None, method: str | None = None
     ) -> tuple[bytes, dict[str, str], int]:
         give_up_at, pause = time.monotonic() + self._retry_seconds, 0.1
         while True:
             try:
-                request = Request(self._endpoint + path, body, headers)
+                request = Request(self._endpoint + path, body, headers, method=method)
                 with urlopen(request, timeout=REQUEST_SECONDS) as answer:
                     found = {name.lower(): text for name, text in answer.headers.items()}
                     return answer.read(), found, answer.status

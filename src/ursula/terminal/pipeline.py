@@ -245,9 +245,7 @@ def export(
     """
     from ursula.pipeline import export as run
 
-    options = {"bucket": bucket, **({"path": store} if store else {"endpoint": endpoint})}
-    options |= {"s3Endpoint": s3_endpoint} if s3_endpoint else {}
-    options |= {"s3Region": s3_region} if s3_region else {}
+    options = _read_options(bucket, endpoint, store, s3_endpoint, s3_region)
     with _session(master) as spark, Shown() as progress:
         progress("exporting", 0, 1)
         found = run(spark, target, options, expand_json=expand_json, dry_run=dry_run)
@@ -259,6 +257,62 @@ def export(
     }
     if found.columns is not None:
         lines["columns of JSON"] = ", ".join(found.columns)
+    _tell(asdict(found), lines, report, as_json)
+
+
+@app.command()
+def materialize(
+    bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="Which one.", show_default=False)],
+    fold: Annotated[
+        str,
+        typer.Argument(metavar="MODULE:FUNCTION", help="fold(state, messages) -> state", show_default=False),
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="FOLDER", help="A folder, or s3://bucket/prefix.", show_default=False),
+    ],
+    publish: Annotated[
+        bool, typer.Option("--publish", help="Make the states snapshots of their streams too.")
+    ] = False,
+    trim: Annotated[
+        bool, typer.Option("--trim", help="Drop from the streams what the snapshots stand for.")
+    ] = False,
+    endpoint: Endpoint = "http://127.0.0.1:4437",
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="STORE", help="Read this store, without a server.", show_default=False
+        ),
+    ] = None,
+    master: Master = "local[*]",
+    dry_run: DryRun = False,
+    report: Report = None,
+    as_json: AsJson = False,
+    s3_endpoint: S3Endpoint = None,
+    s3_region: S3Region = None,
+) -> None:
+    """Fold every stream of a bucket into a state; again, only what is new is read.
+
+    The function is called with a state (None at first) and a list of messages, as often
+    as there are more. Messages of JSON streams are values, others are bytes.
+
+    [bold]Examples[/bold]
+
+      ursula pipeline materialize chats chat:fold /data/states
+      ursula pipeline materialize chats chat:fold /data/states --publish
+    """
+    from ursula.pipeline import materialize as run
+
+    options = _read_options(bucket, endpoint, store, s3_endpoint, s3_region)
+    with _session(master) as spark, Shown() as progress:
+        progress("folding", 0, 1)
+        found = run(spark, target, options, fold, publish=publish, trim=trim, dry_run=dry_run)
+    lines = {
+        "positions": f"after {found.after} up to {found.position}",
+        "states": f"{found.states}, of which {found.changed} have changed",
+        "without a state": f"{found.partial} streams whose beginning is not there",
+        **{word: str(count) for word, count in found.published.items()},
+    }
     _tell(asdict(found), lines, report, as_json)
 
 
@@ -378,6 +432,15 @@ def _session(master: str) -> "Iterator[SparkSession]":
         fail(str(error))
     finally:
         spark.stop()
+
+
+def _read_options(
+    bucket: str, endpoint: str, store: str | None, s3_endpoint: str | None, s3_region: str | None
+) -> dict[str, str]:
+    """The options of a read from a server, or from a store without one."""
+    where = {"path": store} if store else {"endpoint": endpoint}
+    given = {"bucket": bucket, **where, "s3Endpoint": s3_endpoint, "s3Region": s3_region}
+    return {name: text for name, text in given.items() if text is not None}
 
 
 def _s3(endpoint: str | None, region: str | None) -> "S3Options":

@@ -1,0 +1,199 @@
+"""`materialize`: every stream of a bucket folded into a state by a function of yours, as a table of states.
+
+The next job goes on from those states: it reads only what is new. States can be published as snapshots too,
+so that readers begin with them, without code for it in the writers.
+"""
+
+import importlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ..cold.ulid import new_ulid
+from ..spark.folding import Fold, Publishing, fold_streams
+from ..spark.options import OptionError, S3Options, parse_read_options
+from ..spark.planning import take_snapshot
+from ..spark.store import StoreFiles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMAT = 1
+
+_WRITTEN = "path string, states bigint, changed bigint, partial bigint, published string"
+
+
+@dataclass
+class Materialized:
+    """What a job did; with `dry_run`, what it would do."""
+
+    dry_run: bool
+    bucket: str
+    after: int
+    """The position that was reached before; -1 if there was none."""
+    position: int
+    states: int = 0
+    changed: int = 0
+    partial: int = 0
+    """Streams without a state, since their beginning is not there: forks, and those that were trimmed."""
+    path: str | None = None
+    """Where the states are: Parquet files in this folder."""
+    published: dict[str, int] = field(default_factory=dict)
+    """How many were published, and how many were not, by the reason."""
+
+
+def materialize(
+    spark: "SparkSession",
+    target: str,
+    options: Mapping[str, str],
+    fold: Fold | str,
+    *,
+    target_s3: S3Options | None = None,
+    publish: bool = False,
+    trim: bool = False,
+    dry_run: bool = False,
+) -> Materialized:
+    """Fold what happened in a bucket since the last time; `fold` is a function, or "module:function".
+
+    `options` are those of a read. With `publish` the changed states become snapshots, with `trim` what they
+    stand for is dropped from the streams.
+    """
+    read = parse_read_options({**options, "includeEvents": "true"})
+    if read.after is not None or read.until is not None:
+        raise OptionError("it goes on where the last one ended: leave out the offsets")
+    if trim and not publish:
+        raise OptionError("only what is published can be trimmed to: say publish too")
+    if publish and read.endpoint is None:
+        raise OptionError("snapshots are published by a server: say endpoint")
+    function = fold if callable(fold) else load_fold(fold)
+    reached = target_s3 or read.s3
+    place = _Place(StoreFiles(target, reached), read.bucket)
+    before = place.state()
+    snapshot = take_snapshot(read, None)
+    if before is not None:
+        if before["cluster"] != snapshot.cluster:
+            raise OptionError(f"{target} has states of another cluster: choose another place")
+        snapshot = take_snapshot(read, before["position"])
+    after = -1 if before is None else before["position"]
+    report = Materialized(dry_run, read.bucket, after, snapshot.position)
+    if dry_run:
+        return report
+    rows = _rows(spark, options, snapshot.position, after)
+    if before is not None:
+        rows = rows.union(_states_before(spark, target, reached, before["files"]))
+    folder = f"{place.folder}/{new_ulid()}"
+    publishing = Publishing(read.endpoint or "", read.bucket, trim, read.retry_seconds) if publish else None
+    files = _fold(spark, rows, function, publishing, target, reached, folder)
+    place.commit(
+        {
+            "format": FORMAT,
+            "cluster": snapshot.cluster,
+            "position": snapshot.position,
+            "files": [file["path"] for file in files],
+        },
+        before,
+    )
+    report.path = folder
+    report.states = sum(file["states"] for file in files)
+    report.changed = sum(file["changed"] for file in files)
+    report.partial = sum(file["partial"] for file in files)
+    told = Counter[str]()
+    for file in files:
+        told.update(json.loads(file["published"]))
+    report.published = dict(told)
+    return report
+
+
+def load_fold(name: str) -> Fold:
+    """The function of a name like "module:function"; modules of this folder are found too."""
+    module, colon, function = name.partition(":")
+    if not colon or not module or not function:
+        raise OptionError(f"the fold is written as module:function, not {name!r}")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise OptionError(f"there is no fold {name}: {error}") from None
+    if not callable(found):
+        raise OptionError(f"{name} is no function")
+    fold: Fold = found
+    return fold
+
+
+class _Place:
+    """Where the states of a bucket are."""
+
+    def __init__(self, store: StoreFiles, bucket: str) -> None:
+        self._store = store
+        self.folder = f"states/{quote(bucket, safe='')}"
+        self._state = f"_ursula/{quote(bucket, safe='')}.states.json"
+
+    def state(self) -> dict[str, Any] | None:
+        """Which files have the states, and how far they are; None if there are none."""
+        try:
+            found: dict[str, Any] = json.loads(self._store.read(self._state))
+        except FileNotFoundError:
+            return None
+        if found["format"] != FORMAT:
+            raise OptionError(f"{self._store.root} has states of a newer version of ursula")
+        return found
+
+    def commit(self, state: dict[str, Any], before: dict[str, Any] | None) -> None:
+        """From here on these are the states; those of before are removed."""
+        self._store.put_bytes(json.dumps(state, indent=1).encode(), self._state)
+        for path in before["files"] if before is not None else ():
+            self._store.remove(path)
+
+
+def _rows(spark: "SparkSession", options: Mapping[str, str], until: int, after: int) -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    between = {"includeEvents": "true", "endingOffsets": str(until)}
+    if after >= 0:
+        between["startingOffsets"] = str(after)
+    rows = spark.read.format("ursula").options(**{**options, **between}).load()
+    names = ["offset", "next_offset", "position", "index", "kind", "content_type", "value"]
+    return rows.select("stream", "incarnation", f.lit(1).alias("step"), *names)
+
+
+def _states_before(spark: "SparkSession", target: str, s3: S3Options, files: list[str]) -> "DataFrame":
+    """The last states as rows that come first."""
+
+    def read(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        from ..spark.states import read_states
+
+        return read_states(target, s3, batches)
+
+    named = spark.createDataFrame([(path,) for path in files], "path string").repartition(max(1, len(files)))
+    schema = (
+        "stream string, incarnation string, step int, offset bigint, next_offset bigint, position bigint, "
+        "index int, kind string, content_type string, value binary"
+    )
+    return named.mapInArrow(read, schema)
+
+
+def _fold(
+    spark: "SparkSession",
+    rows: "DataFrame",
+    fold: Fold,
+    publishing: Publishing | None,
+    target: str,
+    s3: S3Options,
+    folder: str,
+) -> list[dict[str, Any]]:
+    def work(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        from ..spark.states import write_states
+
+        return write_states(target, s3, folder, fold_streams(fold, publishing, batches))
+
+    sorted_rows = rows.repartition("stream", "incarnation").sortWithinPartitions(
+        "stream", "incarnation", "step", "position", "index", "offset"
+    )
+    written = sorted_rows.mapInArrow(work, _WRITTEN)
+    return [row.asDict() for row in written.collect()]

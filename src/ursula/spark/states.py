@@ -1,0 +1,81 @@
+"""Files of states: for an executor."""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ..cold.ulid import new_ulid
+from .folding import STATES
+from .options import S3Options
+from .store import StoreFiles
+
+_WRITTEN = pa.schema(
+    [
+        ("path", pa.string()),
+        ("states", pa.int64()),
+        ("changed", pa.int64()),
+        ("partial", pa.int64()),
+        ("published", pa.string()),
+    ]
+)
+_KEPT = [name for name in STATES.names if name not in ("changed", "published")]
+
+
+def write_states(
+    target: str, s3: S3Options, folder: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write the states of a task to one file, if there are any; says which, and how many."""
+    name = f"{new_ulid()}.parquet"
+    count = changed = partial = 0
+    published: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="ursula-states-") as scratch:
+        path = Path(scratch) / name
+        schema = pa.schema([STATES.field(one) for one in _KEPT])
+        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(batch.select(_KEPT))
+                count += batch.num_rows
+                partial += batch["state"].null_count
+                changed += pc.sum(batch["changed"]).as_py() or 0
+                published.update(word for word in batch["published"].to_pylist() if word is not None)
+        if not count:
+            return
+        StoreFiles(target, s3).put_file(path, f"{folder}/{name}")
+    row = {
+        "path": f"{folder}/{name}",
+        "states": count - partial,
+        "changed": changed,
+        "partial": partial,
+        "published": json.dumps(published),
+    }
+    yield pa.RecordBatch.from_pylist([row], schema=_WRITTEN)
+
+
+def read_states(target: str, s3: S3Options, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The states in files that these batches name, as rows to fold that come before all others."""
+    store = StoreFiles(target, s3)
+    for batch in batches:
+        for path in batch.column(0).to_pylist():
+            table = pq.read_table(pa.BufferReader(store.read(path)))
+            count = table.num_rows
+            rows = pa.table(
+                {
+                    "stream": table["stream"],
+                    "incarnation": table["incarnation"],
+                    "step": pa.nulls(count, pa.int32()).fill_null(0),
+                    "offset": table["offset"],
+                    "next_offset": table["offset"],
+                    "position": table["position"],
+                    "index": pa.nulls(count, pa.int32()).fill_null(0),
+                    "kind": pa.nulls(count, pa.string()).fill_null("state"),
+                    "content_type": table["content_type"],
+                    "value": table["state"],
+                }
+            )
+            yield from rows.to_batches()
