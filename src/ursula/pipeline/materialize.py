@@ -110,18 +110,25 @@ def materialize(
 
 
 def load_fold(name: str) -> Fold:
-    """The function of a name like "module:function"; modules of this folder are found too."""
+    """The function of a name like "module:function"; modules of this folder are found too.
+
+    Executors get its module with it: they need not have it.
+    """
+    from pyspark import cloudpickle
+
     module, colon, function = name.partition(":")
     if not colon or not module or not function:
         raise OptionError(f"the fold is written as module:function, not {name!r}")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        found = getattr(importlib.import_module(module), function)
+        home = importlib.import_module(module)
+        found = getattr(home, function)
     except (ImportError, AttributeError) as error:
         raise OptionError(f"there is no fold {name}: {error}") from None
     if not callable(found):
         raise OptionError(f"{name} is no function")
+    cloudpickle.register_pickle_by_value(home)
     fold: Fold = found
     return fold
 
