@@ -128,7 +128,7 @@ def load_fold(name: str) -> Fold:
         raise OptionError(f"there is no fold {name}: {error}") from None
     if not callable(found):
         raise OptionError(f"{name} is no function")
-    cloudpickle.register_pickle_by_value(home)
+    cloudpickle.register_pickle_by_value(home)  # type: ignore[no-untyped-call]
     fold: Fold = found
     return fold
 
