@@ -39,6 +39,14 @@ StorePath = Annotated[
         show_default=False,
     ),
 ]
+StoreOnly = Annotated[
+    str | None,
+    typer.Option("--store", metavar="STORE", help="Read this store, without a server.", show_default=False),
+]
+_PLACE = "A folder, or s3://bucket/prefix."
+StorePlace = Annotated[str, typer.Argument(metavar="STORE", help=_PLACE, show_default=False)]
+Folder = Annotated[str, typer.Argument(metavar="FOLDER", help=_PLACE, show_default=False)]
+BucketName = Annotated[str, typer.Argument(metavar="BUCKET", help="Which one.", show_default=False)]
 Master = Annotated[str, typer.Option("--master", metavar="MASTER", help="Where Spark runs.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")]
 Report = Annotated[
@@ -108,12 +116,7 @@ def compact(
 @app.command()
 def usage(
     endpoint: Endpoint = "http://127.0.0.1:4437",
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store", metavar="STORE", help="Read this store, without a server.", show_default=False
-        ),
-    ] = None,
+    store: StoreOnly = None,
     bucket: Annotated[
         str | None, typer.Option("--bucket", metavar="BUCKET", help="Only this one.", show_default=False)
     ] = None,
@@ -170,9 +173,7 @@ def _used_lines(found: "Usage") -> dict[str, str]:
 
 @app.command()
 def verify(
-    store: Annotated[
-        str, typer.Argument(metavar="STORE", help="A folder, or s3://bucket/prefix.", show_default=False)
-    ],
+    store: StorePlace,
     master: Master = "local[*]",
     dry_run: DryRun = False,
     report: Report = None,
@@ -212,21 +213,13 @@ def verify(
 
 @app.command()
 def export(
-    bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="Which one.", show_default=False)],
-    target: Annotated[
-        str,
-        typer.Argument(metavar="FOLDER", help="A folder, or s3://bucket/prefix.", show_default=False),
-    ],
+    bucket: BucketName,
+    target: Folder,
     expand_json: Annotated[
         bool, typer.Option("--expand-json", help="Also have the fields of JSON messages as columns.")
     ] = False,
     endpoint: Endpoint = "http://127.0.0.1:4437",
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store", metavar="STORE", help="Read this store, without a server.", show_default=False
-        ),
-    ] = None,
+    store: StoreOnly = None,
     master: Master = "local[*]",
     dry_run: DryRun = False,
     report: Report = None,
@@ -262,15 +255,12 @@ def export(
 
 @app.command()
 def materialize(
-    bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="Which one.", show_default=False)],
+    bucket: BucketName,
     fold: Annotated[
         str,
         typer.Argument(metavar="MODULE:FUNCTION", help="fold(state, messages) -> state", show_default=False),
     ],
-    target: Annotated[
-        str,
-        typer.Argument(metavar="FOLDER", help="A folder, or s3://bucket/prefix.", show_default=False),
-    ],
+    target: Folder,
     publish: Annotated[
         bool, typer.Option("--publish", help="Make the states snapshots of their streams too.")
     ] = False,
@@ -278,12 +268,7 @@ def materialize(
         bool, typer.Option("--trim", help="Drop from the streams what the snapshots stand for.")
     ] = False,
     endpoint: Endpoint = "http://127.0.0.1:4437",
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store", metavar="STORE", help="Read this store, without a server.", show_default=False
-        ),
-    ] = None,
+    store: StoreOnly = None,
     master: Master = "local[*]",
     dry_run: DryRun = False,
     report: Report = None,
@@ -318,9 +303,7 @@ def materialize(
 
 @app.command()
 def backup(
-    source: Annotated[
-        str, typer.Argument(metavar="STORE", help="A folder, or s3://bucket/prefix.", show_default=False)
-    ],
+    source: StorePlace,
     target: Annotated[
         str, typer.Argument(metavar="COPY", help="Where the copy is to be, or is.", show_default=False)
     ],
