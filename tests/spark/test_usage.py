@@ -83,7 +83,7 @@ def test_the_command_draws_and_reports(counted: tuple[Server, set[date]], tmp_pa
 
 
 def test_a_chart_has_a_bar_for_each_name_and_day() -> None:
-    values = {(f"b{n}", date(2030, 1, d)): float(n * d) for n in range(1, 12) for d in (1, 2)}
+    values = {(f"b{n}", f"2030-01-0{d}"): float(n * d) for n in range(1, 12) for d in (1, 2)}
     drawn = ElementTree.fromstring(stacked_bars("a <title>", "bytes", values))
     boxes = [one for one in drawn if one.tag.endswith("rect")]
     texts = [one.text or "" for one in drawn if one.tag.endswith("text")]

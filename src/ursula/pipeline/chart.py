@@ -1,7 +1,6 @@
-"""Bars of one colour for each name, stacked by day, as SVG."""
+"""Bars of one colour for each name, stacked by day or another step of time, as SVG."""
 
 from collections.abc import Mapping, Sequence
-from datetime import date
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 720, 320
@@ -10,8 +9,11 @@ COLOURS = ("#2f6f4f", "#c98b3c", "#8a5a9e", "#4f7fb8", "#b8574f", "#7a7a7a", "#5
 NAMES_SHOWN = len(COLOURS)
 OTHERS = "others"
 
+Values = Mapping[tuple[str, str], float]
+"""By name and bar; bars are days or other texts, in their order."""
 
-def stacked_bars(title: str, unit: str, values: Mapping[tuple[str, date], float]) -> str:
+
+def stacked_bars(title: str, unit: str, values: Values) -> str:
     """The chart; the largest names have a colour each, and the others one together."""
     days = sorted({day for _, day in values})
     names = _names(values)
@@ -43,7 +45,7 @@ def stacked_bars(title: str, unit: str, values: Mapping[tuple[str, date], float]
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _names(values: Mapping[tuple[str, date], float]) -> list[str]:
+def _names(values: Values) -> list[str]:
     """The largest first; the smallest are one if there are too many."""
     totals: dict[str, float] = {}
     for (name, _), value in values.items():
@@ -52,7 +54,7 @@ def _names(values: Mapping[tuple[str, date], float]) -> list[str]:
     return names if len(names) <= NAMES_SHOWN else [*names[: NAMES_SHOWN - 1], OTHERS]
 
 
-def _value(values: Mapping[tuple[str, date], float], names: Sequence[str], name: str, day: date) -> float:
+def _value(values: Values, names: Sequence[str], name: str, day: str) -> float:
     if name == OTHERS and len(names) == NAMES_SHOWN:
         shown = set(names[:-1])
         return sum(value for (one, other), value in values.items() if other == day and one not in shown)

@@ -154,7 +154,7 @@ def usage(
             dry_run=dry_run,
         )
     if chart is not None:
-        sizes = {(used.bucket, used.day): float(used.bytes) for used in found.used}
+        sizes = {(used.bucket, used.day.isoformat()): float(used.bytes) for used in found.used}
         chart.write_text(stacked_bars("bytes by day", "bytes", sizes))
     facts = asdict(found)
     facts["used"] = [used._asdict() | {"day": used.day.isoformat()} for used in found.used]
