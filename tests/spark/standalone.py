@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -67,16 +68,15 @@ class Standalone:
 
     def executors(self) -> list[int]:
         """The processes that run tasks."""
-        return [
-            child
-            for worker in self._workers
-            for child in _children(worker.pid)
-            if EXECUTOR in Path(f"/proc/{child}/cmdline").read_bytes()
-        ]
+        found = [child for worker in self._workers for child in _children(worker.pid)]
+        return [child for child in found if EXECUTOR in _command(child)]
 
     def kill_executor(self) -> None:
         """End one of them, as if its machine were gone."""
+        deadline = time.monotonic() + START_SECONDS_MAX
         while not (found := self.executors()):
+            if time.monotonic() > deadline:
+                raise TimeoutError("there is no executor")
             time.sleep(0.05)
         _kill(found[0])
 
@@ -116,15 +116,21 @@ def _free_port() -> int:
 
 
 def _children(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError):
+            found += map(int, thread.read_text().split())
+    return found + [child for one in found for child in _children(one)]
+
+
+def _command(pid: int) -> bytes:
     try:
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
     except FileNotFoundError:
-        return []
-    return [int(child) for child in found] + [n for child in found for n in _children(int(child))]
+        return b""
 
 
 def _kill(pid: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
