@@ -63,7 +63,7 @@ clean:
 	@touch $@
 
 .venv/bench.stamp: .venv/install.stamp
-	$(PIP) -e '.[bench]'
+	$(PIP) -e '.[bench,spark]'
 	@touch $@
 
 %/node_modules/install.stamp: %/package.json

@@ -25,6 +25,7 @@ from . import (
     read_large,
     read_small,
     replay,
+    spark,
     stored_size,
 )
 
@@ -57,4 +58,5 @@ ROWS: dict[str, Work] = {
     "cold-memory": Work(cold_memory.measure),
     "idle-million": Work(idle_million.measure),
     "stored-size": Work(stored_size.measure),
+    "spark": Work(spark.measure),
 }

@@ -19,6 +19,7 @@ from ursula.model.commands import (
     Undelete,
 )
 from ursula.model.dump import dump
+from ursula.model.held import NotHeld
 from ursula.model.outcomes import Appended, Created, Page, Refused, Snapshot, Undeleted
 
 Between = Callable[[Driver], None]
@@ -312,3 +313,21 @@ def test_the_journal_tells_that_a_stream_is_back() -> None:
     back(driver)
     row = all_rows_of(driver.state.buckets["b"])[-1]
     assert (row.kind, row.incarnation, row.offset, row.payload) == ("undelete", created.incarnation, 3, None)
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/json"])
+def test_a_fork_of_a_fork_that_was_trimmed_meanwhile_is_read_from_the_store(content_type: str) -> None:
+    driver = Driver()
+    driver.create("root", b"11", b"22", content_type=content_type)
+    driver.fork("middle", "root")
+    driver.append("middle", b"33", media_type=content_type)
+    driver.fork("leaf", "middle")
+    driver.append("leaf", b"44", media_type=content_type)
+    driver.do(Delete("b", "leaf"))
+    driver.publish("middle", 6)
+    back(driver, "leaf")
+    found = driver.state.read("b", "leaf", 0, 1000, False)
+    assert isinstance(found, NotHeld), "what lies between two parts that are in memory is not"
+    if content_type == "application/json":
+        assert isinstance(driver.state.read_records("b", "leaf", 0, None, 10, 1000), NotHeld)
+    assert driver.page("leaf", 6).chunks == [b"44"]

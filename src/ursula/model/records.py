@@ -41,6 +41,8 @@ def read_records(
     if record < following and not stream.holds_record(record):
         return NotHeld(stream, None, record)
     offset = stream.offset_of(record)
+    if record < following and not stream.holds(offset):
+        return NotHeld(stream, None, record)
     limit = stream.offset_of(min(following, record + records_max))
     chunks: list[Payload] = []
     next_offset = offset

@@ -242,8 +242,14 @@ class Stream:
 
     def holds(self, offset: int) -> bool:
         """Whether the messages from the offset on are in memory, or names of blobs."""
-        owner, _ = self.owner_of(offset)
-        return offset >= owner.messages.start
+        if offset >= self.fork_offset:
+            return offset >= self.messages.start
+        for stream, limit in self._lineage(offset):
+            # A source may have let go of what was trimmed while this fork was deleted.
+            if offset < limit and offset < stream.messages.start:
+                return False
+            offset = max(offset, limit)
+        return True
 
     def record_at(self, offset: int) -> int:
         """How many messages lie before the offset, which is in memory."""
