@@ -85,24 +85,25 @@ def restore(
 ) -> Restored:
     """Make a new node from a copy, which stays as it is: its store is `store`, or in the data folder."""
     target = store or str(data_dir / "cold")
-    copied = backup(spark, source, target, s3=s3, target_s3=store_s3, progress=progress)
-    if copied.damages:
-        first = copied.damages[0]
-        raise RestoreRefused(
-            f"{len(copied.damages)} objects of {source} are damaged, as {first.name}: {first.problem}"
-        )
+    folder = NewFolder(data_dir, None if target.startswith("s3://") else Path(target))
+    try:
+        copied = backup(spark, source, target, s3=s3, target_s3=store_s3, progress=progress)
+        if copied.damages:
+            first = copied.damages[0]
+            raise RestoreRefused(
+                f"{len(copied.damages)} objects of {source} are damaged, as {first.name}: {first.problem}"
+            )
+        return asyncio.run(_restore(target, store_s3 or s3 or S3Options(), folder, progress))
+    finally:
+        folder.close()
 
-    async def work() -> Restored:
-        fresh = opened(target, store_s3 or s3 or S3Options())
-        place = fresh.local_path("generations")
-        folder = NewFolder(data_dir, None if place is None else place.parent)
-        try:
-            return await restore_node(fresh, folder, None, progress)
-        finally:
-            folder.close()
-            await fresh.close()
 
-    return asyncio.run(work())
+async def _restore(store: str, s3: S3Options, folder: NewFolder, progress: Progress) -> Restored:
+    fresh = opened(store, s3)
+    try:
+        return await restore_node(fresh, folder, None, progress)
+    finally:
+        await fresh.close()
 
 
 async def _backup(
