@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..client import Request, ask, get, send_all
+from ..client import Request, get, send_all
 from ..cold import flush, rest
 from ..events import Events
 from ..results import OURS as NAME
@@ -64,7 +64,7 @@ def _title(plan: Plan, what: str) -> str:
 
 def _fill(server: Server, wanted: int) -> int:
     """Write events until there are so many bytes, and have all of them in the store; how many there are."""
-    ask(server, "PUT", f"/{BUCKET}", 60)
+    send_all(server, [Request("PUT", f"/{BUCKET}")])
     pool = list(_pool())
     size = version = 0
     rows: list[tuple[str, bytes]] = []
@@ -144,7 +144,7 @@ def _sink(row: Row, spark: "SparkSession", server: Server) -> None:
     """Messages per second of a batch write, against appends one by one."""
     sink = row.figure("sink", "messages/s")
     single = row.figure("appends one by one, 16 connections", "messages/s")
-    ask(server, "PUT", "/sunk-events", 60)
+    send_all(server, [Request("PUT", "/sunk-events")])
     events = [event.decode() for event in islice(Events(1), 1000)]
     texts = spark.createDataFrame(
         [(number, event) for number, event in enumerate(events)], "n int, value string"
