@@ -56,6 +56,7 @@ def test_each_message_is_exported_once(
     assert (second.after, second.rows) == (first.position, 1)
     assert len(values(spark, target)) == 4
     assert not list((target / "_ursula").rglob("*.parquet"))
+    assert {path.name.partition("=")[0] for path in target.iterdir()} == {"_ursula", "date"}
 
 
 def test_fields_of_json_are_columns_and_new_ones_are_added(

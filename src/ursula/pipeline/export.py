@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..cold.ulid import new_ulid
-from ..spark.exporting import WRITTEN, write_days
+from ..spark.exporting import UNFINISHED, WRITTEN, write_days
 from ..spark.options import OptionError, ReadOptions, S3Options, parse_read_options
 from ..spark.planning import take_snapshot
 from ..spark.store import StoreFiles
@@ -59,7 +59,7 @@ def export(
     read = parse_read_options(options)
     if read.after is not None or read.until is not None:
         raise OptionError("an export goes on where the last one ended: leave out the offsets")
-    store = StoreFiles(target, target_s3 or read.s3)
+    store = StoreFiles(target, target_s3 or read.s3, UNFINISHED)
     place = _Place(store, read.bucket)
     if not dry_run:
         place.finish_moves()

@@ -15,6 +15,9 @@ from .store import StoreFiles
 FILE_BYTES = 128 << 20
 """About how much of the messages goes into one file."""
 
+UNFINISHED = "_ursula/tmp"
+"""Readers of Parquet pass over what begins so."""
+
 WRITTEN = pa.schema(
     [("staged", pa.string()), ("path", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())]
 )
@@ -25,7 +28,7 @@ def write_days(
     target: str, s3: S3Options, staging: str, bucket: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Write rows to files that nobody reads yet, by the day (in UTC) on which they were appended."""
-    store = StoreFiles(target, s3)
+    store = StoreFiles(target, s3, UNFINISHED)
     with tempfile.TemporaryDirectory(prefix="ursula-export-") as folder:
         open_files: dict[str, _DayFile] = {}
         for batch in batches:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from ..cold.segment import Footer
+from ..cold.ulid import new_ulid
 from .options import OptionError, S3Options
 
 TAIL_BYTES = 256 << 10
@@ -38,8 +39,10 @@ class OpenSegment:
 class StoreFiles:
     """Files below the root of a store."""
 
-    def __init__(self, root: str, s3: S3Options) -> None:
+    def __init__(self, root: str, s3: S3Options, unfinished: str = "tmp") -> None:
+        """What is being written to a folder lies in `unfinished` below it."""
         self.root = root
+        self._unfinished = unfinished
         self.is_far = root.startswith(_S3)
         if not self.is_far:
             self._files: fs.FileSystem = fs.LocalFileSystem()
@@ -94,7 +97,7 @@ class StoreFiles:
                 with self._files.open_output_stream(target) as sink:
                     shutil.copyfileobj(whole, sink, COPY_BYTES)
             return
-        unfinished = Path(self._base) / "tmp" / f"{os.getpid()}-{Path(path).name}"
+        unfinished = Path(self._base) / self._unfinished / f"{new_ulid()}-{Path(path).name}"
         unfinished.parent.mkdir(parents=True, exist_ok=True)
         try:
             with unfinished.open("xb") as file:
