@@ -16,7 +16,7 @@ from tests.server import Server
 from tests.spark import folds
 
 from ursula.pipeline import materialize
-from ursula.spark.folding import FoldFailed, fold_streams
+from ursula.spark.folding import APPEND, ENDED, UNDELETED, FoldFailed, fold_streams
 from ursula.spark.options import OptionError
 
 
@@ -115,12 +115,11 @@ def rows(stream: str, first: int, count: int, size: int = 1) -> list[dict[str, A
         {
             "stream": stream,
             "incarnation": "i",
-            "step": 1,
+            "step": APPEND,
+            "is_json": False,
             "offset": number * size,
             "next_offset": (number + 1) * size,
             "position": number,
-            "kind": "append",
-            "content_type": "text/plain",
             "value": b"x" * size,
         }
         for number in range(first, first + count)
@@ -142,6 +141,31 @@ def test_no_more_than_a_chunk_is_in_memory() -> None:
     large = [pa.RecordBatch.from_pylist(rows("s", 0, 10, 400_000))]
     list(fold_streams(fold, None, large))
     assert chunks == [3, 3, 3, 1]
+
+
+def test_a_gap_leaves_no_state_and_an_end_no_stream() -> None:
+    def event(stream: str, position: int, step: int) -> dict[str, Any]:
+        return rows(stream, position, 1)[0] | {"step": step, "value": None}
+
+    given = [
+        *rows("gap", 0, 2),
+        *rows("gap", 3, 2),
+        *rows("gone", 0, 1),
+        event("gone", 1, ENDED),
+        *rows("late", 1, 1),
+        *rows("returned", 0, 1),
+        event("returned", 1, ENDED),
+        event("returned", 1, UNDELETED),
+        *rows("returned", 1, 1),
+    ]
+    for size in (1, 2, len(given)):
+        batches = [pa.RecordBatch.from_pylist(given[at : at + size]) for at in range(0, len(given), size)]
+        found = pa.Table.from_batches(fold_streams(folds.joined, None, batches)).to_pylist()
+        assert [(row["stream"], row["state"], row["changed"]) for row in found] == [
+            ("gap", None, False),
+            ("late", None, False),
+            ("returned", b"xx", True),
+        ], size
 
 
 def test_a_state_must_be_one() -> None:

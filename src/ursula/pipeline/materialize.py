@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from .. import spark as tables
 from ..cold.ulid import new_ulid
-from ..spark.folding import Fold, Publishing, fold_streams
+from ..spark.folding import APPEND, ENDED, JSON, UNDELETED, Fold, Publishing, fold_streams
 from ..spark.options import OptionError, S3Options, parse_read_options
 from ..spark.planning import take_snapshot
 from ..spark.store import StoreFiles
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 
+_STEPS = {"append": APPEND, "delete": ENDED, "expire": ENDED, "undelete": UNDELETED}
 _WRITTEN = "path string, states bigint, changed bigint, partial bigint, published string"
 
 
@@ -159,14 +161,26 @@ class _Place:
 
 
 def _rows(spark: "SparkSession", options: Mapping[str, str], until: int, after: int) -> "DataFrame":
+    """What happened, as rows to fold: what does not matter is left out before it is sent around."""
     from pyspark.sql import functions as f
 
     between = {"includeEvents": "true", "endingOffsets": str(until)}
     if after >= 0:
         between["startingOffsets"] = str(after)
-    rows = spark.read.format("ursula").options(**{**options, **between}).load()
-    names = ["offset", "next_offset", "position", "index", "kind", "content_type", "value"]
-    return rows.select("stream", "incarnation", f.lit(1).alias("step"), *names)
+    rows = tables.read(spark, **{**options, **between})
+    kind = f.col("kind")
+    media_type = f.lower(f.trim(f.substring_index("content_type", ";", 1)))
+    return rows.where(kind.isin(*_STEPS)).select(
+        "stream",
+        "incarnation",
+        f.create_map(*(f.lit(part) for step in _STEPS.items() for part in step))[kind].alias("step"),
+        f.coalesce(media_type == JSON, f.lit(False)).alias("is_json"),
+        "offset",
+        "next_offset",
+        "position",
+        "index",
+        "value",
+    )
 
 
 def _states_before(spark: "SparkSession", target: str, s3: S3Options, files: list[str]) -> "DataFrame":
@@ -179,8 +193,8 @@ def _states_before(spark: "SparkSession", target: str, s3: S3Options, files: lis
 
     named = spark.createDataFrame([(path,) for path in files], "path string").repartition(max(1, len(files)))
     schema = (
-        "stream string, incarnation string, step int, offset bigint, next_offset bigint, position bigint, "
-        "index int, kind string, content_type string, value binary"
+        "stream string, incarnation string, step int, is_json boolean, "
+        "offset bigint, next_offset bigint, position bigint, index int, value binary"
     )
     return named.mapInArrow(read, schema)
 
@@ -199,8 +213,7 @@ def _fold(
 
         return write_states(target, s3, folder, fold_streams(fold, publishing, batches))
 
-    sorted_rows = rows.repartition("stream", "incarnation").sortWithinPartitions(
-        "stream", "incarnation", "step", "position", "index", "offset"
-    )
-    written = sorted_rows.mapInArrow(work, _WRITTEN)
+    together = rows.repartition("stream", "incarnation")
+    in_order = together.sortWithinPartitions("stream", "incarnation", "position", "index", "offset")
+    written = in_order.drop("index").mapInArrow(work, _WRITTEN)
     return [row.asDict() for row in written.collect()]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..cold.ulid import new_ulid
-from .folding import STATES
+from .folding import JSON, STATE, STATES
 from .options import S3Options
 from .store import StoreFiles
 
@@ -68,13 +68,12 @@ def read_states(target: str, s3: S3Options, batches: Iterable[pa.RecordBatch]) -
                 {
                     "stream": table["stream"],
                     "incarnation": table["incarnation"],
-                    "step": pa.nulls(count, pa.int32()).fill_null(0),
+                    "step": pa.repeat(pa.scalar(STATE, pa.int32()), count),
+                    "is_json": pc.fill_null(pc.equal(table["content_type"], JSON), False),
                     "offset": table["offset"],
                     "next_offset": table["offset"],
                     "position": table["position"],
-                    "index": pa.nulls(count, pa.int32()).fill_null(0),
-                    "kind": pa.nulls(count, pa.string()).fill_null("state"),
-                    "content_type": table["content_type"],
+                    "index": pa.repeat(pa.scalar(0, pa.int32()), count),
                     "value": table["state"],
                 }
             )
