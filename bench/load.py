@@ -64,6 +64,14 @@ def append_load(
     return wrk(server, "append", [server.path(prefix), str(streams)], connections, seconds)
 
 
+def paced_append_load(
+    server: Server, streams: int, rate: int, connections: int, seconds: float, prefix: str = "s"
+) -> WrkResult:
+    """The same, but no more than so many each second."""
+    arguments = [server.path(prefix), str(streams), str(rate)]
+    return wrk(server, "paced_append", arguments, connections, seconds)
+
+
 def batch_load(
     server: Server, streams: int, frames: int, connections: int, seconds: float, prefix: str = "s"
 ) -> WrkResult:

@@ -39,9 +39,9 @@ def stored_there(kind: Kind, storage: Seaweed, prefix: str) -> Kind:
     )
 
 
-def raw_megabytes_per_second(storage: Seaweed, prefix: str, seconds: float) -> float:
-    """How fast the segments come as whole objects, one after another, as often as the time allows."""
-    store = S3Store(
+def store(storage: Seaweed, prefix: str) -> S3Store:
+    """The objects below a prefix, without a server of ours."""
+    return S3Store(
         BUCKET,
         prefix=prefix,
         config={
@@ -52,10 +52,25 @@ def raw_megabytes_per_second(storage: Seaweed, prefix: str, seconds: float) -> f
         },
         client_options={"allow_http": True},
     )
-    paths = sorted(found["path"] for page in store.list("segments/") for found in page)
+
+
+def spark_options(storage: Seaweed) -> dict[str, str]:
+    """How Spark reaches it."""
+    return {
+        "s3Endpoint": storage.endpoint,
+        "s3Region": "us-east-1",
+        "s3AccessKeyId": ACCESS_KEY_ID,
+        "s3SecretAccessKey": SECRET_ACCESS_KEY,
+    }
+
+
+def raw_megabytes_per_second(storage: Seaweed, prefix: str, seconds: float) -> float:
+    """How fast the segments come as whole objects, one after another, as often as the time allows."""
+    objects = store(storage, prefix)
+    paths = sorted(found["path"] for page in objects.list("segments/") for found in page)
     total = 0
     begun = time.perf_counter()
     while time.perf_counter() - begun < seconds:
         for path in paths:
-            total += len(store.get(path).bytes())
+            total += len(objects.get(path).bytes())
     return total / 1e6 / (time.perf_counter() - begun)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from .. import object_storage
 from ..load import ursula_bench_missing, wrk_missing
 from ..results import Row
 from ..rounds import Plan
@@ -26,6 +27,8 @@ from . import (
     read_small,
     replay,
     spark,
+    spark_s3,
+    spark_streaming,
     stored_size,
 )
 
@@ -59,4 +62,6 @@ ROWS: dict[str, Work] = {
     "idle-million": Work(idle_million.measure),
     "stored-size": Work(stored_size.measure),
     "spark": Work(spark.measure),
+    "spark-s3": Work(spark_s3.measure, object_storage.missing),
+    "spark-streaming": Work(spark_streaming.measure, wrk_missing),
 }
