@@ -16,7 +16,7 @@ from .options import OptionError, ReadOptions
 from .server import POSITION_REWOUND, POSITION_TRIMMED, Refused, ServerApi
 from .store import StoreFiles
 
-TASK_BYTES = 128 << 20
+TASK_BYTES = 32 << 20
 HOT_TASK_BYTES = 16 << 20
 
 
