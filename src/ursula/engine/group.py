@@ -31,31 +31,22 @@ from ..model.commands import (
     Merge,
     StoreCommand,
 )
-from ..model.held import FeedNotHeld, NotHeld
 from ..model.outcomes import (
     AnyOutcome,
     Appended,
-    BucketDescription,
     Created,
-    Description,
     Ended,
-    FeedPage,
-    Listing,
-    Page,
-    RecordPage,
     Refused,
     RowsIngested,
     Undeleted,
 )
 from ..model.state import State
 from .clock import Clock
-from .cold_reads import ColdReads
 from .counts import Counts
 from .evidence import Evidence, is_unproven, prove
 from .expiry import Expiry
 from .failures import Failure, OutcomeUnknown, Unavailable
-from .feed_reads import FeedReads
-from .later import Later
+from .reading import Reading
 from .settling import Settling
 from .status import GroupStatus
 from .watchers import Watchers
@@ -86,7 +77,7 @@ class Batch:
         self.payload = payload
 
 
-class Group:
+class Group(Reading):
     """One log and one state machine."""
 
     def __init__(
@@ -98,9 +89,9 @@ class Group:
         state: State | None = None,
         hot_bytes_max: int | None = None,
     ) -> None:
+        super().__init__(state or State(number))
         self.number = number
         self.log = log
-        self.state = state or State(number)
         self.applied = start
         self.watchers = Watchers()
         self.counts = Counts()
@@ -109,8 +100,6 @@ class Group:
         self._start = start
         self._clock = clock
         self._hot_bytes_max = hot_bytes_max
-        self._cold: ColdReads | None = None
-        self._feed: FeedReads | None = None
         self.on_cut: dict[int, Callable[[], None]] = {}
         self.flush_wanted = False
         self.rejected_count = 0
@@ -138,10 +127,6 @@ class Group:
         self._log_fails = False
 
     # Life
-
-    def connect(self, cold: ColdReads, feed: FeedReads) -> None:
-        """Reach into the store by these from now on."""
-        self._cold, self._feed = cold, feed
 
     async def run(self) -> None:
         """Replay the log, then serve until `stop`. Raises what made the group unable to go on."""
@@ -533,75 +518,7 @@ class Group:
             except Exception:
                 logger.exception("answering a request failed")
 
-    # Reading
-
-    def read(
-        self,
-        bucket: str,
-        name: str,
-        offset: int,
-        bytes_max: int,
-        whole: bool = False,
-        incarnation: str | None = None,
-    ) -> Page | Refused | Later[Page]:
-        """A stretch of a stream, from the applied state."""
-        page = self.state.read(bucket, name, offset, bytes_max, whole, incarnation)
-        if type(page) is NotHeld:
-            return self._later_page(bucket, page, bytes_max, whole)
-        return page  # type: ignore[return-value]
-
-    def _later_page(self, bucket: str, place: NotHeld, bytes_max: int, whole: bool) -> Later[Page]:
-        cold = self._reach()
-        return Later(lambda: cold.read(bucket, place.stream, place.offset or 0, bytes_max, whole))
-
-    def _reach(self) -> ColdReads:
-        if self._cold is None:
-            raise RuntimeError("the state is stored, and there is no store")
-        return self._cold
-
-    def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
-        """What a stream is, from the applied state."""
-        return self.state.describe(bucket, name, incarnation)
-
-    def read_records(
-        self,
-        bucket: str,
-        name: str,
-        record: int | None,
-        tail_records: int | None,
-        records_max: int,
-        bytes_max: int,
-        incarnation: str | None = None,
-        offset: int | None = None,
-    ) -> RecordPage | Refused | Later[RecordPage]:
-        """Messages of a JSON stream by their ordinals, from the applied state."""
-        page = self.state.read_records(
-            bucket, name, record, tail_records, records_max, bytes_max, incarnation, offset
-        )
-        if isinstance(page, NotHeld):
-            cold, (stream, start, first) = self._reach(), page
-            return Later(lambda: cold.read_records(bucket, stream, start, first, records_max, bytes_max))
-        return page
-
-    def read_feed(
-        self, bucket: str, after: int | None, until: int | None, bytes_max: int
-    ) -> FeedPage | Refused | Later[FeedPage]:
-        """What happened in a bucket after a position, from the applied state."""
-        page = self.state.read_feed(bucket, after, until, bytes_max)
-        if isinstance(page, FeedNotHeld):
-            if self._feed is None:
-                raise RuntimeError("the state is stored, and there is no store")
-            feed, place = self._feed, page.after
-            return Later(lambda: feed.read(bucket, place, until, bytes_max))
-        return page
-
-    def describe_bucket(self, bucket: str) -> BucketDescription | Refused:
-        """What a bucket is, from the applied state."""
-        return self.state.describe_bucket(bucket)
-
-    def list_streams(self, bucket: str, prefix: str, after: str, count: int) -> Listing | Refused:
-        """A page of a bucket's streams, from the applied state."""
-        return self.state.list_streams(bucket, prefix, after, count)
+    # Expiry
 
     def is_overdue(self, bucket: str, name: str) -> bool:
         """Whether the stream's deadline has passed and its end is not applied yet."""
@@ -623,8 +540,6 @@ class Group:
             renewal = self._expiry.seen(bucket, name, self._clock())
             if renewal is not None:
                 self._enqueue(renewal, None, 0)
-
-    # Expiry
 
     def look_after_all(self, names: list[tuple[str, str]]) -> None:
         """Begin with these streams, which have deadlines."""

@@ -17,7 +17,7 @@ from .append import (
 )
 from .attributes import NO_ATTRIBUTES
 from .bucket import Bucket
-from .changes import Key, RowKind
+from .changes import RowKind
 from .commands import (
     AnyCommand,
     Append,
@@ -36,15 +36,14 @@ from .commands import (
     PublishSnapshot,
     Renew,
     SetAttributes,
-    StoredSegment,
     Trim,
     Undelete,
 )
-from .contents import Contents
 from .create import created, decide_create
 from .graves import Grave
 from .ingest import Progress, begun, decide_ingest, is_mistaken, is_next
 from .journal import Journal, Kind
+from .keeping import Keeping
 from .media_type import JSON, media_type_of
 from .outcomes import (
     AnyOutcome,
@@ -53,8 +52,6 @@ from .outcomes import (
     BucketCreated,
     BucketDeleted,
     Created,
-    CutMade,
-    Done,
     Ended,
     Ignored,
     Ingest,
@@ -66,21 +63,14 @@ from .outcomes import (
 )
 from .rows import decode_stream, encode_stream, read_row
 from .snapshot import decide_publish, decide_trim, published, trimmed
-from .stored import Replaced
 from .stream import Stream
 
 REFS_MAX = 16
 """With more than these a stream looks for some that lead to the same segment."""
 
 
-class State(Contents):
+class State(Keeping):
     """The contents of a group, and how commands change them."""
-
-    def __init__(self, group: int) -> None:
-        super().__init__(group)
-        self._cutting = False
-        self.settled: list[dict[Key, None]] = []  # keys whose rows are stored, for the engine to look after
-        self.settled_parts: list[tuple[str, Journal]] = []  # parts of journals that are stored
 
     def begin(self, position: int, at: int) -> None:
         """Go to the next log entry. Time never runs backwards, whatever the proposer's clock says."""
@@ -135,16 +125,6 @@ class State(Contents):
             known = self.ingests.get((command.bucket, command.app))
             return None if is_next(known, command) else Ignored()
         return self._undeletable(command) if isinstance(command, DeleteBucket) else None
-
-    def make_cut(self) -> None:
-        """End the entry begun last: what comes now is after the cut. Does nothing if it is none."""
-        if not self._cutting:
-            return
-        self._cutting = False
-        self.cut = self.position
-        self.changes.seal(self.cut)
-        self.sealed_parts.append((self.cut, self.parts))
-        self.parts = []
 
     # Before a change
 
@@ -365,17 +345,6 @@ class State(Contents):
         self.blobs[blob] = self.blobs.get(blob, 0) + 1
         self._want(f"blobs/{blob}")
 
-    def _want(self, key: str) -> None:
-        """Something needs an object of the store, perhaps again."""
-        if key in self.stored.replaced:
-            self.changes.note((RowKind.REPLACED, key, ""))
-            del self.stored.replaced[key]
-
-    def _replace(self, key: str) -> None:
-        """Nothing needs an object of the store any more."""
-        self.changes.note((RowKind.REPLACED, key, ""))
-        self.stored.replaced[key] = Replaced(self.position, self.at)
-
     def _delete(self, command: Delete, index: int) -> AnyOutcome:
         stream = self.visible(command.bucket, command.stream, command.incarnation)
         if isinstance(stream, Refused):
@@ -555,67 +524,6 @@ class State(Contents):
         for key in dict.fromkeys(ended.objects):
             if key not in needed:
                 self._replace(key)
-
-    # The store
-
-    def _flush_begin(self, command: FlushBegin, index: int) -> AnyOutcome:
-        self._cutting = True
-        return CutMade(self.position)
-
-    def _flushed(self, command: Flushed, index: int) -> AnyOutcome:
-        stored = self.stored
-        if command.start != stored.flushed or self._too_old(command.made_at):
-            return Ignored()
-        stored.flushed = command.cut
-        stored.ahead = None
-        if command.segment is not None:
-            self._add_segment(command.segment)
-        if command.state.is_base:
-            for replaced in stored.chain:
-                self._replace(replaced.key)
-            stored.chain = (command.state,)
-        else:
-            stored.chain += (command.state,)
-        for position, blob in stored.bodies:
-            if position <= command.cut:
-                self._replace(f"blobs/{blob}")
-        stored.bodies = [body for body in stored.bodies if body[0] > command.cut]
-        self.settled += self.changes.settle(command.cut)
-        for cut, parts in self.sealed_parts:
-            if cut <= command.cut:
-                self.settled_parts += parts
-        self.sealed_parts = [sealed for sealed in self.sealed_parts if sealed[0] > command.cut]
-        return Done(command.cut)
-
-    def _merge(self, command: Merge, index: int) -> AnyOutcome:
-        if not self.segments.are_neighbours(command.inputs) or self._too_old(command.made_at):
-            return Ignored()
-        for key in command.inputs:
-            self.changes.note((RowKind.SEGMENT, key, ""))
-            self.segments.remove(key)
-            self._replace(key)
-        if command.output is not None:
-            self._add_segment(command.output)
-        return Done(self.position)
-
-    def _collect(self, command: Collect, index: int) -> AnyOutcome:
-        self.stored.horizon = max(self.stored.horizon, command.horizon)
-        for bucket, name, grave in self.graves.before(command.horizon):
-            self.changes.note((RowKind.GRAVE, bucket, name))
-            self.graves.remove(bucket, name, grave)
-        for key, replaced in list(self.stored.replaced.items()):
-            if replaced.at < command.horizon and replaced.position <= command.manifest:
-                self.changes.note((RowKind.REPLACED, key, ""))
-                del self.stored.replaced[key]
-        return Done(self.position)
-
-    def _add_segment(self, segment: StoredSegment) -> None:
-        self.changes.note((RowKind.SEGMENT, segment.key, ""))
-        self.segments.add(segment)
-
-    def _too_old(self, made_at: int | None) -> bool:
-        """Whether an object that is named only now may have been collected already."""
-        return made_at is not None and made_at < self.stored.horizon
 
 
 def _stored_too_long_ago() -> Refused:

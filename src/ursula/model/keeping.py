@@ -1,0 +1,98 @@
+"""What the log says of the store: cuts, what was flushed and merged, and what is not needed any more."""
+
+from .changes import Key, RowKind
+from .commands import Collect, FlushBegin, Flushed, Merge, StoredSegment
+from .contents import Contents
+from .journal import Journal
+from .outcomes import AnyOutcome, CutMade, Done, Ignored
+from .stored import Replaced
+
+
+class Keeping(Contents):
+    """The part of the state machine that deals with the store."""
+
+    def __init__(self, group: int) -> None:
+        super().__init__(group)
+        self._cutting = False
+        self.settled: list[dict[Key, None]] = []  # keys whose rows are stored, for the engine to look after
+        self.settled_parts: list[tuple[str, Journal]] = []  # parts of journals that are stored
+
+    def make_cut(self) -> None:
+        """End the entry begun last: what comes now is after the cut. Does nothing if it is none."""
+        if not self._cutting:
+            return
+        self._cutting = False
+        self.cut = self.position
+        self.changes.seal(self.cut)
+        self.sealed_parts.append((self.cut, self.parts))
+        self.parts = []
+
+    def _flush_begin(self, command: FlushBegin, index: int) -> AnyOutcome:
+        self._cutting = True
+        return CutMade(self.position)
+
+    def _flushed(self, command: Flushed, index: int) -> AnyOutcome:
+        stored = self.stored
+        if command.start != stored.flushed or self._too_old(command.made_at):
+            return Ignored()
+        stored.flushed = command.cut
+        stored.ahead = None
+        if command.segment is not None:
+            self._add_segment(command.segment)
+        if command.state.is_base:
+            for replaced in stored.chain:
+                self._replace(replaced.key)
+            stored.chain = (command.state,)
+        else:
+            stored.chain += (command.state,)
+        for position, blob in stored.bodies:
+            if position <= command.cut:
+                self._replace(f"blobs/{blob}")
+        stored.bodies = [body for body in stored.bodies if body[0] > command.cut]
+        self.settled += self.changes.settle(command.cut)
+        for cut, parts in self.sealed_parts:
+            if cut <= command.cut:
+                self.settled_parts += parts
+        self.sealed_parts = [sealed for sealed in self.sealed_parts if sealed[0] > command.cut]
+        return Done(command.cut)
+
+    def _merge(self, command: Merge, index: int) -> AnyOutcome:
+        if not self.segments.are_neighbours(command.inputs) or self._too_old(command.made_at):
+            return Ignored()
+        for key in command.inputs:
+            self.changes.note((RowKind.SEGMENT, key, ""))
+            self.segments.remove(key)
+            self._replace(key)
+        if command.output is not None:
+            self._add_segment(command.output)
+        return Done(self.position)
+
+    def _collect(self, command: Collect, index: int) -> AnyOutcome:
+        self.stored.horizon = max(self.stored.horizon, command.horizon)
+        for bucket, name, grave in self.graves.before(command.horizon):
+            self.changes.note((RowKind.GRAVE, bucket, name))
+            self.graves.remove(bucket, name, grave)
+        for key, replaced in list(self.stored.replaced.items()):
+            if replaced.at < command.horizon and replaced.position <= command.manifest:
+                self.changes.note((RowKind.REPLACED, key, ""))
+                del self.stored.replaced[key]
+        return Done(self.position)
+
+    def _add_segment(self, segment: StoredSegment) -> None:
+        self.changes.note((RowKind.SEGMENT, segment.key, ""))
+        self.segments.add(segment)
+
+    def _too_old(self, made_at: int | None) -> bool:
+        """Whether an object that is named only now may have been collected already."""
+        return made_at is not None and made_at < self.stored.horizon
+
+    def _want(self, key: str) -> None:
+        """Something needs an object of the store, perhaps again."""
+        if key in self.stored.replaced:
+            self.changes.note((RowKind.REPLACED, key, ""))
+            del self.stored.replaced[key]
+
+    def _replace(self, key: str) -> None:
+        """Nothing needs an object of the store any more."""
+        self.changes.note((RowKind.REPLACED, key, ""))
+        self.stored.replaced[key] = Replaced(self.position, self.at)
