@@ -14,6 +14,7 @@ from .cache import Cache
 from .piece import PIECE_COLUMNS, PLAIN_COLUMNS, SOLE_COLUMNS, Piece, as_array
 from .segment import Footer, Span, decode_row_group
 from .store import ObjectDamaged, Store
+from .stretches import Stretch, Stretches
 
 T = TypeVar("T")
 
@@ -73,6 +74,7 @@ class Segments:
         self.fetch_count = 0
         self.fetched_bytes = 0
         self._store = store
+        self._stretches = Stretches(store)
         self._cache = cache
         self._threads = threads
         self._in_use: WeakValueDictionary[SegmentRef, Footer] = WeakValueDictionary()
@@ -108,13 +110,13 @@ class Segments:
         What is far away comes with one request.
         """
         first, last = spans[0].start, spans[-1].end
-        whole: asyncio.Future[Data] | None = None
+        whole: asyncio.Future[Stretch] | None = None
 
         async def part(start: int, end: int) -> Data:
             nonlocal whole
             if whole is None:
-                whole = asyncio.ensure_future(self._store.get_range(ref.key, first, last))
-            return memoryview(await whole)[start - first : end - first]
+                whole = asyncio.ensure_future(self._stretches.get(ref.key, first, last, ref.size))
+            return (await whole).between(start, end)
 
         await asyncio.gather(*(self._rows(ref, span, name, part) for span in spans))
 

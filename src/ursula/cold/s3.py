@@ -16,6 +16,7 @@ from obstore import store as stores
 from obstore.exceptions import AlreadyExistsError, BaseError
 
 from .store import (
+    PART_BYTES,
     UNFINISHED,
     ObjectDamaged,
     ObjectMissing,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PART_BYTES = 8 << 20
 _PARTS_AT_ONCE = 4
 _CONNECT_TIMEOUT = timedelta(seconds=5)
 _REQUEST_TIMEOUT = timedelta(seconds=30)

@@ -11,6 +11,9 @@ from typing import NamedTuple, Protocol
 UNFINISHED = "tmp"
 """The folder of what is being written; no object may lie there."""
 
+PART_BYTES = 8 << 20
+"""Objects that are far away are sent in parts of so many bytes, and best fetched from border to border."""
+
 
 class Stored(NamedTuple):
     """An object that is there; `modified_at` is in seconds since 1970."""

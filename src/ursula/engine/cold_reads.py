@@ -19,6 +19,7 @@ from ..cold.piece import Piece
 from ..cold.reader import Name, SegmentRef, Segments
 from ..cold.segment import ROW_GROUP_BYTES, Footer, Span
 from ..cold.store import ObjectMissing, Store, StoreFailed
+from ..cold.stretches import up_to_border
 from ..model.append import refused
 from ..model.commands import Create, ForkedAt, StoredSegment
 from ..model.create import beyond_append, inside_message
@@ -64,7 +65,8 @@ class ColdReads:
         self._unread_of: Counter[Name] = Counter()
         self._ends: dict[tuple[str, int], None] = {}  # of reads, in the order of time
         self._unread_max = cache.bytes_max // (2 * ROW_GROUP_BYTES)
-        ahead_max = READ_AHEAD_FAR if store.local_range() is None else READ_AHEAD
+        self._is_near = store.local_range() is not None
+        ahead_max = READ_AHEAD if self._is_near else READ_AHEAD_FAR
         self._ahead_count = min(ahead_max, self._unread_max // 2)
 
     async def read(
@@ -273,14 +275,18 @@ class ColdReads:
             at_hand = sum(1 for _ in takewhile(lambda it: self._segments.holds(*it), following))
             if at_hand < min(self._ahead_count, len(following)):
                 some = following[at_hand : at_hand + self._ahead_count]
-                for what in some:
-                    self._note_read(what)
-                    self._unread[what] = name
-                self._unread_of[name] += len(some)
                 by_segment = groupby(some, key=lambda it: it[0])
                 await asyncio.gather(
-                    *(self._segments.fetch(ref, [span for _, span in its], name) for ref, its in by_segment)
+                    *(self._fetch_some(name, ref, [span for _, span in its]) for ref, its in by_segment)
                 )
+
+    async def _fetch_some(self, name: Name, ref: SegmentRef, spans: list[Span]) -> None:
+        wanted = spans if self._is_near else up_to_border(spans)
+        for span in wanted:
+            self._note_read((ref, span))
+            self._unread[ref, span] = name
+        self._unread_of[name] += len(wanted)
+        await self._segments.fetch(ref, wanted, name)
 
     async def _following(self, name: Name, refs: list[Ref], offset: int) -> list[tuple[SegmentRef, Span]]:
         """The row groups of a stream from an offset on, twice as many as are fetched at once."""
