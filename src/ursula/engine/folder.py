@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..cold.blobs import sync_folder
+from ..cold.durable import sync_folder
 
 FORMAT = 1
 _LEFT_BEHIND = {"lock", "ursula.json.new"}

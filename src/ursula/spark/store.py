@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyarrow import fs
 
+from ..cold.durable import sync_folder
 from ..cold.segment import Footer
 from ..cold.ulid import new_ulid
 from .options import OptionError, S3Options
@@ -106,7 +107,7 @@ class StoreFiles:
                 os.fsync(file.fileno())
             Path(target).parent.mkdir(parents=True, exist_ok=True)
             unfinished.rename(target)
-            _sync_folder(Path(target).parent)
+            sync_folder(Path(target).parent)
         finally:
             unfinished.unlink(missing_ok=True)
 
@@ -123,7 +124,7 @@ class StoreFiles:
             Path(after).parent.mkdir(parents=True, exist_ok=True)
         self._files.move(before, after)
         if not self.is_far:
-            _sync_folder(Path(after).parent)
+            sync_folder(Path(after).parent)
 
     def remove(self, path: str) -> None:
         """Remove an object."""
@@ -154,12 +155,3 @@ class StoreFiles:
         with self._files.open_input_file(path) as file:
             document: dict[str, Any] = json.loads(file.read())
             return document
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
