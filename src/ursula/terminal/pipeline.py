@@ -355,6 +355,7 @@ def restore(
         ),
     ] = None,
     master: Master = "local[*]",
+    dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
     s3_endpoint: S3Endpoint = None,
@@ -373,16 +374,32 @@ def restore(
 
     with _session(master) as spark, Shown() as progress:
         s3 = _s3(s3_endpoint, s3_region)
-        found = run(spark, source, data_dir, store=store, s3=s3, progress=progress)
+        found = run(spark, source, data_dir, store=store, s3=s3, dry_run=dry_run, progress=progress)
     extent = found.extent
-    lines = {
-        "generation": f"{found.generation} of the cluster {found.cluster}",
+    lines = {damage.name: damage.problem for damage in found.damages}
+    for chosen in found.chosen:
+        lines["manifest" if chosen.manifest.group == 0 else f"of group {chosen.manifest.group}"] = chosen.key
+    lines |= {
+        "up to": ", ".join(f"position {chosen.manifest.position}" for chosen in found.chosen),
+        "would be generation" if dry_run else "generation": f"{found.generation} of the cluster "
+        f"{found.cluster}",
         "streams": f"{extent.streams} in {extent.buckets} buckets",
-        "messages": f"{size_text(extent.payload_bytes)} in {extent.segments} segments",
+        "messages": f"{size_text(extent.payload_bytes)} in {extent.segments} segments of "
+        f"{size_text(extent.segment_bytes)}",
         "snapshots": f"{extent.blobs} of {size_text(extent.blob_bytes)}",
     }
-    facts = {"cluster": found.cluster, "generation": found.generation, "extent": extent._asdict()}
+    facts = {
+        "dry_run": dry_run,
+        "cluster": found.cluster,
+        "generation": found.generation,
+        "manifests": [chosen.key for chosen in found.chosen],
+        "positions": {chosen.manifest.group: chosen.manifest.position for chosen in found.chosen},
+        "extent": extent._asdict(),
+        "damages": [damage._asdict() for damage in found.damages],
+    }
     _tell(facts, lines, report, as_json)
+    if found.damages:
+        raise typer.Exit(1)
 
 
 @contextmanager
