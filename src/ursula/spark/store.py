@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
@@ -65,7 +66,7 @@ class StoreFiles:
 
     def segment(self, path: str) -> OpenSegment:
         """Open a segment; FileNotFoundError if it is gone, ValueError if it is damaged."""
-        file = self._files.open_input_file(f"{self._base}/{path}")
+        file = self.open_file(path)
         size = file.size()
         tail = file.read_at(min(size, TAIL_BYTES), max(0, size - TAIL_BYTES))
         if len(tail) >= 8:
@@ -77,6 +78,10 @@ class StoreFiles:
     def open(self, path: str) -> pa.NativeFile:
         """An object, to be read from its beginning; FileNotFoundError if it is gone."""
         return self._files.open_input_stream(f"{self._base}/{path}")
+
+    def open_file(self, path: str) -> pa.NativeFile:
+        """An object, to be read here and there; FileNotFoundError if it is gone."""
+        return self._files.open_input_file(f"{self._base}/{path}")
 
     def read(self, path: str) -> bytes:
         """All of an object."""
@@ -129,6 +134,18 @@ class StoreFiles:
     def remove(self, path: str) -> None:
         """Remove an object."""
         self._files.delete_file(f"{self._base}/{path}")
+
+    def remove_empty(self, folder: str) -> None:
+        """Remove a folder if nothing is in it."""
+        if not self.is_far:
+            with suppress(OSError):
+                Path(f"{self._base}/{folder}").rmdir()
+
+    def names(self, folder: str) -> list[str]:
+        """All objects below a folder, sorted; none if it is not there."""
+        selector = fs.FileSelector(f"{self._base}/{folder}", allow_not_found=True, recursive=True)
+        files = (info for info in self._files.get_file_info(selector) if info.type == fs.FileType.File)
+        return sorted(info.path.removeprefix(f"{self._base}/") for info in files)
 
     def generations(self) -> list[dict[str, Any]]:
         """All generations that began in this store, oldest first."""
