@@ -144,7 +144,6 @@ def usage(
     from ursula.pipeline.chart import stacked_bars
 
     with _session(master) as spark, Shown() as progress:
-        progress("counting", 0, 1)
         found = run(
             spark,
             None if store else endpoint,
@@ -152,6 +151,7 @@ def usage(
             s3=_s3(s3_endpoint, s3_region),
             bucket=bucket,
             dry_run=dry_run,
+            progress=progress,
         )
     if chart is not None:
         sizes = {(used.bucket, used.day.isoformat()): float(used.bytes) for used in found.used}
@@ -240,8 +240,7 @@ def export(
 
     options = _read_options(bucket, endpoint, store, s3_endpoint, s3_region)
     with _session(master) as spark, Shown() as progress:
-        progress("exporting", 0, 1)
-        found = run(spark, target, options, expand_json=expand_json, dry_run=dry_run)
+        found = run(spark, target, options, expand_json=expand_json, dry_run=dry_run, progress=progress)
     lines = {
         "positions": f"after {found.after} up to {found.position}",
         "would be written" if dry_run else "written": "what is new"
@@ -290,8 +289,9 @@ def materialize(
 
     options = _read_options(bucket, endpoint, store, s3_endpoint, s3_region)
     with _session(master) as spark, Shown() as progress:
-        progress("folding", 0, 1)
-        found = run(spark, target, options, fold, publish=publish, trim=trim, dry_run=dry_run)
+        found = run(
+            spark, target, options, fold, publish=publish, trim=trim, dry_run=dry_run, progress=progress
+        )
     lines = {
         "positions": f"after {found.after} up to {found.position}",
         "states": f"{found.states}, of which {found.changed} have changed",
@@ -409,6 +409,7 @@ def _session(master: str) -> "Iterator[SparkSession]":
     from ursula.engine.folder import FolderRefused
     from ursula.engine.loading import StartRefused
     from ursula.engine.restoring import RestoreRefused
+    from ursula.pipeline.ledger import PlaceTaken
     from ursula.spark import session
     from ursula.spark.java import JavaMissing
     from ursula.spark.options import OptionError
@@ -428,6 +429,7 @@ def _session(master: str) -> "Iterator[SparkSession]":
         RestoreRefused,
         StartRefused,
         FolderRefused,
+        PlaceTaken,
     ) as error:
         fail(str(error))
     finally:
