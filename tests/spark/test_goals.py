@@ -1,5 +1,7 @@
 """How much a batch of a stream has: no batch is for files that have nothing of the bucket."""
 
+from typing import Any
+
 import httpx
 import pytest
 from tests.http.wire import TEXT, make
@@ -25,16 +27,14 @@ def buckets(api: httpx.Client, path: str) -> tuple[str, str]:
 def test_files_without_rows_of_the_bucket_make_no_batch(
     server: Server, buckets: tuple[str, str], goal: str
 ) -> None:
-    follower = follow(server, buckets[0], startingOffsets="earliest", **{goal: "1"})
-    assert follower.batches() == [["one"], ["two"]]
-    alone = Follower(
-        buckets[0], path=str(server.data_dir / "cold"), startingOffsets="earliest", **{goal: "1"}
-    )
+    ours, theirs = buckets
+    given: dict[str, Any] = {"startingOffsets": "earliest", goal: "1"}
+    assert follow(server, ours, **given).batches() == [["one"], ["two"]]
+    alone = Follower(ours, path=str(server.data_dir / "cold"), **given)
     assert [batch for batch in alone.batches() if batch] == [["one"], ["two"]]
-    both = follow(server, buckets[1], startingOffsets="earliest", **{goal: "1"})
-    assert both.batches() == [["x"], ["y"], ["z"]]
+    assert follow(server, theirs, **given).batches() == [["x"], ["y"], ["z"]]
 
 
 def test_streams_that_are_not_wanted_make_no_batch(server: Server, buckets: tuple[str, str]) -> None:
-    wanted = {"streams": '["b"]', "startingOffsets": "earliest", "maxMessagesPerTrigger": "1"}
-    assert follow(server, buckets[0], **wanted).batches() == [[]], "one, to be past what is not wanted"
+    given: dict[str, Any] = {"startingOffsets": "earliest", "maxMessagesPerTrigger": "1", "streams": '["b"]'}
+    assert follow(server, buckets[0], **given).batches() == [[]], "one, to be past what is not wanted"

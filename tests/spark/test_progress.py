@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
@@ -88,6 +89,13 @@ def test_the_jobs_of_the_caller_keep_their_group(spark: SparkSession) -> None:
     finally:
         for name in ("spark.jobGroup.id", "spark.job.description"):
             context.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+
+def test_where_spark_tells_nothing_of_tasks_the_step_is_told() -> None:
+    told, connected = Told(), object()
+    with tasks_told(cast("SparkSession", connected), ("reading", "folding"), told):
+        pass
+    assert told == [("reading", 0, 0)]
 
 
 def test_the_last_step_is_all_stages_that_are_left() -> None:

@@ -173,17 +173,19 @@ def _states_before(spark: "SparkSession", target: str, s3: S3Options, files: lis
     """The last states as rows that come first."""
 
     def read(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa
+
         from ..spark.states import read_states
 
-        return read_states(target, s3, batches)
+        paths = [files[number] for batch in batches for number in batch.column(0).to_pylist()]
+        return read_states(target, s3, [pa.record_batch({"path": pa.array(paths, pa.string())})])
 
-    paths = spark.sparkContext.parallelize([(path,) for path in files], max(1, len(files)))
-    named = spark.createDataFrame(paths, "path string")
+    numbers = spark.range(0, len(files), 1, max(1, len(files)))  # a file for each task, without a shuffle
     schema = (
         "stream string, incarnation string, step int, offset bigint, next_offset bigint, position bigint, "
         "index int, kind string, content_type string, value binary"
     )
-    return named.mapInArrow(read, schema)
+    return numbers.mapInArrow(read, schema)
 
 
 def _fold(

@@ -38,7 +38,11 @@ def tasks_told(spark: "SparkSession", steps: Sequence[str], progress: Told) -> I
     The stages of Spark follow each other: each is one of the steps, in order, and the last step is all that
     follow. `progress` is called by another thread. It is told the end of every step, if there is no error.
     """
-    context = spark.sparkContext
+    context: SparkContext | None = getattr(spark, "sparkContext", None)
+    if context is None:  # behind Spark Connect, which tells nothing of its tasks
+        progress(steps[0], 0, 0)
+        yield
+        return
     before = {name: context.getLocalProperty(name) for name in _GROUP_PROPERTIES}
     group = f"ursula-{new_ulid()}"
     context.setJobGroup(group, steps[-1])
