@@ -14,7 +14,8 @@ import ursula.spark
 from ursula.cli import app
 from ursula.cold.ulid import new_ulid
 from ursula.pipeline import export, materialize
-from ursula.pipeline.ledger import Ledger, Run
+from ursula.pipeline import ledger as ledgers
+from ursula.pipeline.ledger import Document, Ledger, PlaceTaken, Run
 from ursula.pipeline.leftovers import remove_files, remove_unfinished
 from ursula.spark.options import S3Options
 from ursula.spark.store import StoreFiles
@@ -52,7 +53,7 @@ def test_an_export_removes_what_was_staged_and_never_committed(
             export(spark, str(tmp_path), options)
     left = files(staging)
     assert left
-    others = staging / "other" / new_ulid() / f"{new_ulid()}.parquet"
+    others = staging / "other" / f"{1:020d}" / f"{new_ulid()}.parquet"
     notes = staging / options["bucket"] / "notes.txt"
     for file in (others, notes):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +61,28 @@ def test_an_export_removes_what_was_staged_and_never_committed(
     assert export(spark, str(tmp_path), options).rows == 2
     assert files(staging) == {str(file.relative_to(staging)) for file in (others, notes)}
     assert spark.read.parquet(str(tmp_path)).count() == 2
+
+
+def test_who_was_taken_over_leaves_the_files_of_the_next_one_alone(
+    spark: SparkSession, options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One export pauses when its rows are staged; another one does it all; then the first goes on."""
+    commit = Run.commit
+
+    def paused(run: Run, done: Document) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Run, "commit", commit)
+            patched.setattr(ledgers, "SILENT_SECONDS", -1.0)
+            assert export(spark, str(tmp_path), options).rows == 2
+        commit(run, done)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "commit", paused)
+        with pytest.raises(PlaceTaken, match="was begun meanwhile"):
+            export(spark, str(tmp_path), options)
+    assert spark.read.parquet(str(tmp_path)).count() == 2
+    assert export(spark, str(tmp_path), options).rows == 0
+    assert files(tmp_path / "_ursula" / "staging") == set()
 
 
 def test_materialize_removes_states_that_were_never_committed(
@@ -80,11 +103,12 @@ def test_materialize_removes_states_that_were_never_committed(
 
 
 def test_only_files_of_jobs_that_are_not_named_are_removed(tmp_path: Path) -> None:
-    run = new_ulid()
+    run, later = f"{7:020d}", f"{8:020d}"
     named, unnamed = f"states/b/{run}/{new_ulid()}.parquet", f"states/b/{run}/{new_ulid()}.parquet"
-    alone = f"states/b/{new_ulid()}/{new_ulid()}.parquet"
+    alone = f"states/b/{3:020d}/{new_ulid()}.parquet"
     foreign = {
         f"states/b/{run}/notes.txt",
+        f"states/b/{later}/{new_ulid()}.parquet",
         f"states/b/mine/{new_ulid()}.parquet",
         f"states/b/{new_ulid()}.parquet",
         f"states/b2/{run}/{new_ulid()}.parquet",
@@ -92,10 +116,10 @@ def test_only_files_of_jobs_that_are_not_named_are_removed(tmp_path: Path) -> No
     store = StoreFiles(str(tmp_path), S3Options())
     for name in {named, unnamed, alone, *foreign}:
         store.put_bytes(b"", name)
-    assert remove_files(store, "states/b", [named]) == 2
+    assert remove_files(store, "states/b", 7, [named]) == 2
     assert files(tmp_path) == {named, *foreign}
     assert not (tmp_path / alone).parent.exists()
-    assert remove_files(store, "states/nobody", []) == 0
+    assert remove_files(store, "states/nobody", 7, []) == 0
 
 
 def test_only_what_was_begun_long_ago_is_taken_for_unfinished(tmp_path: Path) -> None:

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ..cold.ulid import new_ulid
 from ..engine.checking import Progress
 from ..spark.exporting import UNFINISHED, WRITTEN, write_days
 from ..spark.options import OptionError, ReadOptions, S3Options, parse_read_options
 from ..spark.planning import Snapshot, take_snapshot
 from ..spark.store import StoreFiles
-from .ledger import FOLDER, Document, Ledger, folder_of
-from .leftovers import remove_files, remove_unfinished
+from .ledger import FOLDER, Document, Ledger, Run, folder_of
+from .leftovers import folder_of_run, remove_files, remove_unfinished
 from .progress import tasks_told, untold
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def export(
         snapshot = _snapshot(read, target, before)
         return Exported(dry_run, read.bucket, _position(before), snapshot.position)
     with place.ledger.run() as run:
-        place.tidy(run.done)
+        place.tidy(run)
         before = run.done
         snapshot = _snapshot(read, target, before)
         report = Exported(dry_run, read.bucket, _position(before), snapshot.position)
@@ -85,7 +84,7 @@ def export(
             with tasks_told(spark, ("looking for columns",), progress):
                 schema = _evolved(spark, rows, schema_before)
         with tasks_told(spark, ("writing files",), progress):
-            files = place.write(rows, schema)
+            files = place.write(rows, schema, run.number)
         run.commit(
             {
                 "cluster": snapshot.cluster,
@@ -94,7 +93,7 @@ def export(
                 "moves": [(file["staged"], file["path"]) for file in files],
             }
         )
-        place.tidy(run.done)
+        place.tidy(run)
     report.rows = sum(file["rows"] for file in files)
     report.bytes = sum(file["bytes"] for file in files)
     report.files = len(files)
@@ -129,17 +128,17 @@ class _Place:
             target, s3, f"exports/{folder_of(bucket)}", f"export of the bucket {bucket!r} to {target}"
         )
 
-    def tidy(self, done: Document | None) -> None:
+    def tidy(self, run: Run) -> None:
         """Move the files of the last export to their places, and remove those of none."""
         staged_files = set(self._store.names(self._staging))
-        for staged, path in done["moves"] if done is not None else ():
+        for staged, path in run.done["moves"] if run.done is not None else ():
             if staged in staged_files:
                 self._store.move(staged, path)
                 self._store.remove_empty(staged.rpartition("/")[0])
-        remove_files(self._store, self._staging, ())
+        remove_files(self._store, self._staging, run.number, ())
         remove_unfinished(self._store, UNFINISHED)
 
-    def write(self, rows: "DataFrame", schema: "StructType | None") -> list[dict[str, Any]]:
+    def write(self, rows: "DataFrame", schema: "StructType | None", number: int) -> list[dict[str, Any]]:
         """Write rows to files that nobody reads yet; says which they are."""
         from pyspark.sql import functions as f
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -148,7 +147,7 @@ class _Place:
         if schema is not None:
             columns.append(f.from_json(f.col("value").cast("string"), schema).alias("json"))
         target, s3, bucket = self._target, self._s3, quote(self._bucket, safe="")
-        staging = f"{self._staging}/{new_ulid()}"
+        staging = folder_of_run(self._staging, number)
 
         def write(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             return write_days(target, s3, staging, bucket, batches)

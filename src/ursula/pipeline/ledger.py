@@ -179,6 +179,8 @@ class Run:
             "ended": False,
             "done": None,
         }
+        self.number = number
+        """It is higher than that of all jobs before it."""
         self.done = done
         """What was done last, by this job or before it."""
         self._entry = Entry(number, document)

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..cold.store import UNFINISHED
-from ..cold.ulid import new_ulid
 from ..engine.checking import Progress
 from ..spark.folding import Fold, Publishing, fold_streams
 from ..spark.options import OptionError, ReadOptions, S3Options, parse_read_options
 from ..spark.planning import take_snapshot
 from ..spark.store import StoreFiles
-from .ledger import Document, Ledger, folder_of
-from .leftovers import remove_files, remove_unfinished
+from .ledger import Document, Ledger, Run, folder_of
+from .leftovers import folder_of_run, remove_files, remove_unfinished
 from .progress import tasks_told, untold
 
 if TYPE_CHECKING:
@@ -81,17 +80,17 @@ def materialize(
         return _planned(read, target, place.ledger.done(), dry_run)[0]
     publishing = Publishing(read.endpoint or "", read.bucket, trim, read.retry_seconds) if publish else None
     with place.ledger.run() as run:
-        place.tidy(run.done)
+        place.tidy(run)
         report, cluster = _planned(read, target, run.done, dry_run)
         rows = _rows(spark, options, report.position, report.after)
         if run.done is not None:
             rows = rows.union(_states_before(spark, target, reached, run.done["files"]))
-        folder = f"{place.folder}/{new_ulid()}"
+        folder = folder_of_run(place.folder, run.number)
         with tasks_told(spark, ("reading messages", "folding streams"), progress):
             files = _fold(spark, rows, function, publishing, target, reached, folder)
         paths = [file["path"] for file in files]
         run.commit({"cluster": cluster, "position": report.position, "files": paths})
-        place.tidy(run.done)
+        place.tidy(run)
     report.path = folder
     report.states = sum(file["states"] for file in files)
     report.changed = sum(file["changed"] for file in files)
@@ -152,9 +151,10 @@ class _Place:
             target, s3, f"states/{folder_of(bucket)}", f"materialize of the bucket {bucket!r} at {target}"
         )
 
-    def tidy(self, done: Document | None) -> None:
+    def tidy(self, run: Run) -> None:
         """Remove the states that are not those of the last job."""
-        remove_files(self._store, self.folder, done["files"] if done is not None else ())
+        named = run.done["files"] if run.done is not None else ()
+        remove_files(self._store, self.folder, run.number, named)
         remove_unfinished(self._store, UNFINISHED)
 
 

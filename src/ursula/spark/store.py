@@ -141,9 +141,9 @@ class StoreFiles:
             with suppress(OSError):
                 Path(f"{self._base}/{folder}").rmdir()
 
-    def names(self, folder: str) -> list[str]:
+    def names(self, folder: str, recursive: bool = True) -> list[str]:
         """All objects below a folder, sorted; none if it is not there."""
-        selector = fs.FileSelector(f"{self._base}/{folder}", allow_not_found=True, recursive=True)
+        selector = fs.FileSelector(f"{self._base}/{folder}", allow_not_found=True, recursive=recursive)
         files = (info for info in self._files.get_file_info(selector) if info.type == fs.FileType.File)
         return sorted(info.path.removeprefix(f"{self._base}/") for info in files)
 
