@@ -120,5 +120,16 @@ def test_entries_of_a_newer_version_are_not_read(ledger: Ledger, monkeypatch: py
         ledger.done()
 
 
+def test_files_of_others_are_no_entries(tmp_path: Path) -> None:
+    folder = tmp_path / "_ursula" / "exports"
+    folder.mkdir(parents=True)
+    (folder / "notes.txt").write_text("mine")
+    ledger = Ledger(str(tmp_path), S3Options(), "exports", "export of it")
+    with ledger.run() as run:
+        run.commit({"n": 1})
+    assert [entry.number for entry in ledger.entries()] == [2]
+    assert sorted(path.name for path in folder.iterdir()) == [f"{2:020d}.json", "notes.txt"]
+
+
 def test_folders_of_buckets_are_names() -> None:
     assert [folder_of(bucket) for bucket in ("orders", "a/b", ".")] == ["orders", "a%2Fb", "%2E"]

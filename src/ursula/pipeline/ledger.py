@@ -13,6 +13,7 @@ import asyncio
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -33,6 +34,8 @@ FOLDER = "_ursula"
 BEAT_SECONDS = 10.0
 SILENT_SECONDS = 60.0
 """A job that was not heard of for so long was killed, or has lost the store."""
+
+_ENTRY = re.compile(r"(\d{20})\.json")
 
 T = TypeVar("T")
 Document = dict[str, Any]
@@ -98,9 +101,9 @@ class Ledger:
 
         async def read(store: Store) -> list[Entry]:
             found = []
-            for stored in await store.list(f"{self._name}/"):
+            for number in await self._numbers(store):
                 with suppress(ObjectMissing):  # an old one, removed meanwhile
-                    found.append(Entry(_number(stored.key), json.loads(await store.get(stored.key))))
+                    found.append(Entry(number, json.loads(await store.get(self._key(number)))))
             return found
 
         entries = self._with_store(read)
@@ -115,7 +118,7 @@ class Ledger:
         async def enter(store: Store) -> bool:
             if not await store.create(key, data):
                 return False
-            if all(_number(stored.key) <= entry.number for stored in await store.list(f"{self._name}/")):
+            if max(await self._numbers(store)) == entry.number:
                 return True
             await store.delete([key])
             return False
@@ -148,6 +151,11 @@ class Ledger:
             f"was heard of {max(0, round(silent_for))} s ago: wait for its end. If it was killed, run this "
             f"again in {max(1, round(SILENT_SECONDS - silent_for))} s: it takes over then"
         )
+
+    async def _numbers(self, store: Store) -> list[int]:
+        """Those of all entries, in order; whatever else lies there is not ours."""
+        names = [stored.key.removeprefix(f"{self._name}/") for stored in await store.list(f"{self._name}/")]
+        return sorted(int(match[1]) for match in map(_ENTRY.fullmatch, names) if match is not None)
 
     def _key(self, number: int) -> str:
         return f"{self._name}/{number:020d}.json"
@@ -212,10 +220,6 @@ class Run:
 
 def _last_done(entries: list[Entry]) -> Document | None:
     return next((entry.done for entry in reversed(entries) if entry.done is not None), None)
-
-
-def _number(key: str) -> int:
-    return int(key.rpartition("/")[2].partition(".")[0])
 
 
 def _encoded(document: Document) -> bytes:
