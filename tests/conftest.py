@@ -48,6 +48,8 @@ LONG_FILES = (
     "spark/test_sink.py",
     "spark/test_compact.py",
     "spark/test_materialize.py",
+    "spark/test_leftovers.py",
+    "spark/test_progress.py",
     "spark/test_backup.py",
     "spark/test_export.py",
     "spark/test_verify.py",

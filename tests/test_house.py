@@ -49,6 +49,7 @@ ALLOWED = {
     "client": {"ursula.client"},
     "spark": {
         "ursula.spark",
+        "ursula.cold.durable",
         "ursula.cold.inspecting",
         "ursula.cold.lineage",
         "ursula.cold.schema",

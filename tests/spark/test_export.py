@@ -15,7 +15,8 @@ from tests.http.wire import JSON, TEXT, make, post
 from tests.server import Server
 
 from ursula.pipeline import export
-from ursula.pipeline.export import _Place, merged
+from ursula.pipeline.export import merged
+from ursula.pipeline.ledger import Run
 from ursula.spark.options import OptionError, S3Options
 from ursula.spark.store import StoreFiles
 
@@ -89,7 +90,7 @@ def test_a_job_that_was_killed_is_finished_by_the_next(
 
     target = tmp_path / "lake"
     with monkeypatch.context() as patched:
-        patched.setattr(_Place, "commit", killed)
+        patched.setattr(Run, "commit", killed)
         with pytest.raises(Killed):
             export(spark, str(target), options)
     assert not list(target.glob("date=*"))
@@ -111,9 +112,9 @@ def test_what_cannot_be_exported_says_so(
     export(spark, str(target), options)
     other: Server = start_server()
     httpx.put(f"{other.url}/{options['bucket']}").raise_for_status()
-    state = target / "_ursula" / f"{options['bucket']}.json"
+    state = max((target / "_ursula" / "exports" / options["bucket"]).iterdir())
     document = json.loads(state.read_text())
-    state.write_text(json.dumps(document | {"position": 0}))
+    state.write_text(json.dumps(document | {"done": document["done"] | {"position": 0}}))
     with pytest.raises(OptionError, match="another cluster"):
         export(spark, str(target), options | {"endpoint": other.url})
     state.write_text(json.dumps(document | {"format": 99}))

@@ -193,3 +193,18 @@ def test_what_is_said_of_s3_is_said_to_hadoop() -> None:
         "fs.s3a.session.token": "token",
         "fs.s3a.path.style.access": "true",
     }
+
+
+def test_rows_of_a_bucket_of_that_name_that_was_before_do_not_show(
+    spark: SparkSession, server: Server, api: httpx.Client
+) -> None:
+    for text in (b"old", b"new"):
+        api.put("/native-again").raise_for_status()
+        make(api, "/native-again/a", TEXT, text)
+        if text == b"old":
+            for path in ("/native-again/a", "/native-again"):
+                assert api.delete(path).status_code == 204
+    api.post("/cluster/flush").raise_for_status()
+    for where in ({"endpoint": server.url}, {"path": str(server.data_dir / "cold")}):
+        frame = ursula.spark.read(spark, bucket="native-again", **where)
+        assert [bytes(row.value) for row in frame.collect()] == [b"new"]

@@ -6,7 +6,6 @@ decided by the log, which names it.
 
 import asyncio
 import hashlib
-import os
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -151,15 +150,6 @@ class BlobWriter:
 def made_at(key: str) -> int:
     """When a blob got its name, in microseconds since 1970."""
     return milliseconds_of(key.rpartition("/")[2]) * 1000
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _object(key: str) -> str:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from .blobs import sync_folder
+from .durable import sync_folder
 from .store import (
     UNFINISHED,
     ObjectDamaged,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..cold.blobs import sync_folder
+from ..cold.durable import sync_folder
 
 FORMAT = 1
 _LEFT_BEHIND = {"lock", "ursula.json.new"}
@@ -109,16 +109,10 @@ class NewFolder:
         self.path = path
         self._lock = _lock(path)
         try:
-            found = sorted(set(os.listdir(path)) - _LEFT_BEHIND - _leading_to(store, path))
-        except OSError as error:
+            check_empty(path, store)
+        except FolderRefused:
             self.close()
-            raise FolderRefused(f"cannot read the data folder {path}: {error.strerror}") from None
-        if found:
-            self.close()
-            raise FolderRefused(
-                f"the data folder {path} is not empty ({', '.join(found[:3])}): restore makes a new node and "
-                "changes none that is there. Move it away, or choose another --data-dir"
-            )
+            raise
 
     def finish(self, identity: Identity) -> None:
         """From now on a server can start from it."""
@@ -128,6 +122,21 @@ class NewFolder:
     def close(self) -> None:
         """Let others use it."""
         os.close(self._lock)
+
+
+def check_empty(path: Path, store: Path | None) -> None:
+    """FolderRefused if a folder that is there has more in it than a store; nothing is changed."""
+    try:
+        found = sorted(set(os.listdir(path)) - _LEFT_BEHIND - _leading_to(store, path))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise FolderRefused(f"cannot read the data folder {path}: {error.strerror}") from None
+    if found:
+        raise FolderRefused(
+            f"the data folder {path} is not empty ({', '.join(found[:3])}): restore makes a new node and "
+            "changes none that is there. Move it away, or choose another --data-dir"
+        )
 
 
 def _leading_to(store: Path | None, path: Path) -> set[str]:

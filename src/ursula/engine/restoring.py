@@ -116,22 +116,35 @@ async def restore(
     clock: Clock = system_clock,
 ) -> Restored:
     """Make a node from a store; `Damaged` if something is missing, unless that is accepted."""
-    generations = await find_generations(store)
-    newest = generations[-1]
+    newest, planned, loaded = await _plan(store, moment, progress, read_all)
+    if planned.damages and not accept_damage:
+        raise Damaged(planned.damages)
+    generation = await _begin(store, newest, planned.chosen, clock())
+    for one in loaded:
+        await _store_base(store, generation, one, progress)
+    identity = Identity(FOLDER_FORMAT, generation.cluster, generation.generation, generation.groups)
+    await asyncio.to_thread(folder.finish, identity)
+    return planned
+
+
+async def plan_restore(store: Store, moment: Moment | None, progress: Progress) -> Restored:
+    """What a restore would make; nothing is changed."""
+    _, planned, _ = await _plan(store, moment, progress, read_all=False)
+    return planned
+
+
+async def _plan(
+    store: Store, moment: Moment | None, progress: Progress, read_all: bool
+) -> tuple[Generation, Restored, list[Loaded]]:
+    newest = (await find_generations(store))[-1]
     chosen = [await choose(store, group, moment) for group in range(newest.groups)]
     loaded = [await _load(store, one, progress) for one in chosen]
     check = check_contents if read_all else check_presence
     damages = [damage for one in loaded for damage in await check(store, one, progress)]
-    if damages and not accept_damage:
-        raise Damaged(damages)
-    generation = await _begin(store, newest, chosen, clock())
     extent = Extent()
     for one in loaded:
         extent = extent.plus(extent_of(one.state))
-        await _store_base(store, generation, one, progress)
-    identity = Identity(FOLDER_FORMAT, generation.cluster, generation.generation, generation.groups)
-    await asyncio.to_thread(folder.finish, identity)
-    return Restored(generation.cluster, generation.generation, extent, chosen, damages)
+    return newest, Restored(newest.cluster, newest.generation + 1, extent, chosen, damages), loaded
 
 
 async def find_generations(store: Store) -> list[Generation]:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from ..cold import manifest as manifests
 from ..cold.store import Store
 from ..engine.checking import Progress, all_segments, blobs_of
-from ..engine.folder import NewFolder
+from ..engine.folder import NewFolder, check_empty
 from ..engine.loading import Loaded, load
-from ..engine.restoring import Chosen, Restored, RestoreRefused, choose, find_generations
+from ..engine.restoring import Chosen, Restored, RestoreRefused, choose, find_generations, plan_restore
 from ..engine.restoring import restore as restore_node
 from ..engine.segment_storing import live_segment
 from ..spark.copying import Copy, Failed, copy_objects
@@ -81,11 +81,20 @@ def restore(
     store: str | None = None,
     s3: S3Options | None = None,
     store_s3: S3Options | None = None,
+    dry_run: bool = False,
     progress: Progress = untold,
 ) -> Restored:
-    """Make a new node from a copy, which stays as it is: its store is `store`, or in the data folder."""
+    """Make a new node from a copy, which stays as it is: its store is `store`, or in the data folder.
+
+    With `dry_run` it only tells what it would make, and what of the copy is missing.
+    """
     target = store or str(data_dir / "cold")
-    folder = NewFolder(data_dir, None if target.startswith("s3://") else Path(target))
+    place = None if target.startswith("s3://") else Path(target)
+    if dry_run:
+        check_empty(data_dir, place)
+        reached = s3 or S3Options()
+        return asyncio.run(_plan_restore((source, reached), (target, store_s3 or reached), progress))
+    folder = NewFolder(data_dir, place)
     try:
         copied = backup(spark, source, target, s3=s3, target_s3=store_s3, progress=progress)
         if copied.damages:
@@ -106,6 +115,25 @@ async def _restore(store: str, s3: S3Options, folder: NewFolder, progress: Progr
         await fresh.close()
 
 
+async def _plan_restore(
+    source: tuple[str, S3Options], target: tuple[str, S3Options], progress: Progress
+) -> Restored:
+    copy, fresh = opened(*source), opened(*target)
+    try:
+        planned = await plan_restore(copy, None, progress)
+        there = await manifests.read_generations(fresh)
+        _check_cluster(fresh, there, planned.cluster)
+        return planned._replace(generation=max(planned.generation, manifests.newest_generation(there) + 1))
+    finally:
+        await copy.close()
+        await fresh.close()
+
+
+def _check_cluster(target: Store, before: Sequence[manifests.Generation], cluster: str) -> None:
+    if before and before[-1].cluster != cluster:
+        raise RestoreRefused(f"{target.root} has a copy of another cluster: choose another place")
+
+
 async def _backup(
     spark: "SparkSession",
     source: Store,
@@ -116,8 +144,7 @@ async def _backup(
 ) -> BackedUp:
     generations = await find_generations(source)
     before = await manifests.read_generations(target)
-    if before and before[-1].cluster != generations[-1].cluster:
-        raise RestoreRefused(f"{target.root} has a copy of another cluster: choose another place")
+    _check_cluster(target, before, generations[-1].cluster)
     chosen = [await choose(source, group, None) for group in range(generations[-1].groups)]
     loaded = [await load(source, one.manifest, one.key) for one in chosen]
     wanted = [copy for one, state in zip(chosen, loaded, strict=True) for copy in _named(one, state)]

@@ -1,8 +1,8 @@
 """`export`: a bucket as Parquet files by date, and each time only what is new.
 
-How far an export has come is in `_ursula/{bucket}.json` beside the files. New files are written where nobody
-looks; then one document says which they are and where they go, and from there on they are moved, by this job
-or the next one. So a job that is killed neither loses rows nor has them twice.
+How far an export has come is in `_ursula/exports/{bucket}/` beside the files. New files are written where
+nobody looks; then one document says which they are and where they go, and from there on they are moved, by
+this job or the next one. So a job that is killed neither loses rows nor has them twice.
 """
 
 import json
@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ..cold.ulid import new_ulid
+from ..engine.checking import Progress
 from ..spark.exporting import UNFINISHED, WRITTEN, write_days
 from ..spark.options import OptionError, ReadOptions, S3Options, parse_read_options
-from ..spark.planning import take_snapshot
+from ..spark.planning import Snapshot, take_snapshot
 from ..spark.store import StoreFiles
+from .ledger import FOLDER, Document, Ledger, Run, folder_of
+from .leftovers import folder_of_run, remove_files, remove_unfinished
+from .progress import tasks_told, untold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-FORMAT = 1
 _LEFT_OUT = ("group", "bucket", "kind")
 
 
@@ -51,6 +53,7 @@ def export(
     target_s3: S3Options | None = None,
     expand_json: bool = False,
     dry_run: bool = False,
+    progress: Progress = untold,
 ) -> Exported:
     """Write what happened in a bucket since the last export to a folder, or to s3://bucket/prefix.
 
@@ -59,29 +62,38 @@ def export(
     read = parse_read_options(options)
     if read.after is not None or read.until is not None:
         raise OptionError("an export goes on where the last one ended: leave out the offsets")
-    store = StoreFiles(target, target_s3 or read.s3, UNFINISHED)
-    place = _Place(store, read.bucket)
-    if not dry_run:
-        place.finish_moves()
-    state = place.state()
-    snapshot = take_snapshot(read, None)
-    if state.cluster is not None:
-        if state.cluster != snapshot.cluster:
-            raise OptionError(f"{target} has an export of another cluster: choose another place")
-        snapshot = take_snapshot(read, state.position)
-    report = Exported(dry_run, read.bucket, state.position, snapshot.position)
-    if dry_run or not snapshot.stretches:
-        return report
-    between = {"endingOffsets": str(snapshot.position)}
-    if state.position >= 0:
-        between["startingOffsets"] = str(state.position)
-    rows = spark.read.format("ursula").options(**{**options, **between}).load()
-    schema = _evolved(spark, rows, state.schema) if expand_json else None
-    staging = f"_ursula/staging/{new_ulid()}"
-    files = _write(rows, schema, target, target_s3 or read.s3, staging, read)
-    moved = _State(snapshot.cluster, snapshot.position, schema.json() if schema else state.schema)
-    place.commit(moved, [(file["staged"], file["path"]) for file in files])
-    place.finish_moves()
+    place = _Place(target, target_s3 or read.s3, read.bucket)
+    if dry_run:
+        before = place.ledger.done()
+        snapshot = _snapshot(read, target, before)
+        return Exported(dry_run, read.bucket, _position(before), snapshot.position)
+    with place.ledger.run() as run:
+        place.tidy(run)
+        before = run.done
+        snapshot = _snapshot(read, target, before)
+        report = Exported(dry_run, read.bucket, _position(before), snapshot.position)
+        if not snapshot.stretches:
+            return report
+        between = {"endingOffsets": str(snapshot.position)}
+        if before is not None:
+            between["startingOffsets"] = str(before["position"])
+        rows = spark.read.format("ursula").options(**{**options, **between}).load()
+        schema_before = before["schema"] if before is not None else None
+        schema = None
+        if expand_json:
+            with tasks_told(spark, ("looking for columns",), progress):
+                schema = _evolved(spark, rows, schema_before)
+        with tasks_told(spark, ("writing files",), progress):
+            files = place.write(rows, schema, run.number)
+        run.commit(
+            {
+                "cluster": snapshot.cluster,
+                "position": snapshot.position,
+                "schema": schema.json() if schema else schema_before,
+                "moves": [(file["staged"], file["path"]) for file in files],
+            }
+        )
+        place.tidy(run)
     report.rows = sum(file["rows"] for file in files)
     report.bytes = sum(file["bytes"] for file in files)
     report.files = len(files)
@@ -89,76 +101,59 @@ def export(
     return report
 
 
-@dataclass
-class _State:
-    cluster: str | None
-    position: int
-    schema: str | None
+def _position(before: Document | None) -> int:
+    return -1 if before is None else int(before["position"])
+
+
+def _snapshot(read: ReadOptions, target: str, before: Document | None) -> Snapshot:
+    """What is new since the last export."""
+    snapshot = take_snapshot(read, None)
+    if before is None:
+        return snapshot
+    if before["cluster"] != snapshot.cluster:
+        raise OptionError(f"{target} has an export of another cluster: choose another place")
+    return take_snapshot(read, before["position"])
 
 
 class _Place:
     """Where the exports of a bucket go."""
 
-    def __init__(self, store: StoreFiles, bucket: str) -> None:
-        self._store = store
-        self._state = f"_ursula/{quote(bucket, safe='')}.json"
-        self._pending = f"_ursula/{quote(bucket, safe='')}.pending.json"
+    def __init__(self, target: str, s3: S3Options, bucket: str) -> None:
+        self._target = target
+        self._s3 = s3
+        self._bucket = bucket
+        self._store = StoreFiles(target, s3, UNFINISHED)
+        self._staging = f"{FOLDER}/staging/{folder_of(bucket)}"
+        self.ledger = Ledger(
+            target, s3, f"exports/{folder_of(bucket)}", f"export of the bucket {bucket!r} to {target}"
+        )
 
-    def state(self) -> _State:
-        """How far the exports have come."""
-        found = self._read(self._state)
-        if found is None:
-            return _State(None, -1, None)
-        if found.pop("format") != FORMAT:
-            raise OptionError(f"{self._store.root} has an export of a newer version of ursula")
-        return _State(**found)
+    def tidy(self, run: Run) -> None:
+        """Move the files of the last export to their places, and remove those of none."""
+        staged_files = set(self._store.names(self._staging))
+        for staged, path in run.done["moves"] if run.done is not None else ():
+            if staged in staged_files:
+                self._store.move(staged, path)
+                self._store.remove_empty(staged.rpartition("/")[0])
+        remove_files(self._store, self._staging, run.number, ())
+        remove_unfinished(self._store, UNFINISHED)
 
-    def commit(self, state: _State, moves: list[tuple[str, str]]) -> None:
-        """From here on the new files belong to the export."""
-        self._write(self._pending, {"format": FORMAT, "state": vars(state), "moves": moves})
+    def write(self, rows: "DataFrame", schema: "StructType | None", number: int) -> list[dict[str, Any]]:
+        """Write rows to files that nobody reads yet; says which they are."""
+        from pyspark.sql import functions as f
+        from pyspark.sql.pandas.types import from_arrow_schema
 
-    def finish_moves(self) -> None:
-        """Move the files of an export that was committed; nothing if there is none."""
-        found = self._read(self._pending)
-        if found is None:
-            return
-        for staged, path in found["moves"]:
-            self._store.move(staged, path)
-        self._write(self._state, {"format": FORMAT, **found["state"]})
-        self._store.remove(self._pending)
+        columns = [f.col(name) for name in rows.columns if name not in _LEFT_OUT]
+        if schema is not None:
+            columns.append(f.from_json(f.col("value").cast("string"), schema).alias("json"))
+        target, s3, bucket = self._target, self._s3, quote(self._bucket, safe="")
+        staging = folder_of_run(self._staging, number)
 
-    def _read(self, path: str) -> dict[str, Any] | None:
-        try:
-            document: dict[str, Any] = json.loads(self._store.read(path))
-        except FileNotFoundError:
-            return None
-        return document
+        def write(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+            return write_days(target, s3, staging, bucket, batches)
 
-    def _write(self, path: str, document: dict[str, Any]) -> None:
-        self._store.put_bytes(json.dumps(document, indent=1).encode(), path)
-
-
-def _write(
-    rows: "DataFrame",
-    schema: "StructType | None",
-    target: str,
-    s3: S3Options,
-    staging: str,
-    read: ReadOptions,
-) -> list[dict[str, Any]]:
-    from pyspark.sql import functions as f
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    columns = [f.col(name) for name in rows.columns if name not in _LEFT_OUT]
-    if schema is not None:
-        columns.append(f.from_json(f.col("value").cast("string"), schema).alias("json"))
-    bucket = quote(read.bucket, safe="")
-
-    def write(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        return write_days(target, s3, staging, bucket, batches)
-
-    written = rows.select(*columns).mapInArrow(write, from_arrow_schema(WRITTEN))
-    return [row.asDict() for row in written.collect()]
+        written = rows.select(*columns).mapInArrow(write, from_arrow_schema(WRITTEN))
+        return [row.asDict() for row in written.collect()]
 
 
 def _evolved(spark: "SparkSession", rows: "DataFrame", before: str | None) -> "StructType":

@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from .. import spark as tables
-from ..cold.ulid import new_ulid
+from ..cold.store import UNFINISHED
+from ..engine.checking import Progress
 from ..spark.folding import APPEND, ENDED, JSON, UNDELETED, Fold, Publishing, fold_streams
-from ..spark.options import OptionError, S3Options, parse_read_options
+from ..spark.options import OptionError, ReadOptions, S3Options, parse_read_options
 from ..spark.planning import take_snapshot
 from ..spark.store import StoreFiles
+from .ledger import Document, Ledger, Run, folder_of
+from .leftovers import folder_of_run, remove_files, remove_unfinished
+from .progress import tasks_told, untold
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-FORMAT = 1
 
 _STEPS = {"append": APPEND, "delete": ENDED, "expire": ENDED, "undelete": UNDELETED}
 _WRITTEN = "path string, states bigint, changed bigint, partial bigint, published string"
@@ -59,6 +61,7 @@ def materialize(
     publish: bool = False,
     trim: bool = False,
     dry_run: bool = False,
+    progress: Progress = untold,
 ) -> Materialized:
     """Fold what happened in a bucket since the last time; `fold` is a function, or "module:function".
 
@@ -74,32 +77,22 @@ def materialize(
         raise OptionError("snapshots are published by a server: say endpoint")
     function = fold if callable(fold) else load_fold(fold)
     reached = target_s3 or read.s3
-    place = _Place(StoreFiles(target, reached), read.bucket)
-    before = place.state()
-    snapshot = take_snapshot(read, None)
-    if before is not None:
-        if before["cluster"] != snapshot.cluster:
-            raise OptionError(f"{target} has states of another cluster: choose another place")
-        snapshot = take_snapshot(read, before["position"])
-    after = -1 if before is None else before["position"]
-    report = Materialized(dry_run, read.bucket, after, snapshot.position)
+    place = _Place(target, reached, read.bucket)
     if dry_run:
-        return report
-    rows = _rows(spark, options, snapshot.position, after)
-    if before is not None:
-        rows = rows.union(_states_before(spark, target, reached, before["files"]))
-    folder = f"{place.folder}/{new_ulid()}"
+        return _planned(read, target, place.ledger.done(), dry_run)[0]
     publishing = Publishing(read.endpoint or "", read.bucket, trim, read.retry_seconds) if publish else None
-    files = _fold(spark, rows, function, publishing, target, reached, folder)
-    place.commit(
-        {
-            "format": FORMAT,
-            "cluster": snapshot.cluster,
-            "position": snapshot.position,
-            "files": [file["path"] for file in files],
-        },
-        before,
-    )
+    with place.ledger.run() as run:
+        place.tidy(run)
+        report, cluster = _planned(read, target, run.done, dry_run)
+        rows = _rows(spark, options, report.position, report.after)
+        if run.done is not None:
+            rows = rows.union(_states_before(spark, target, reached, run.done["files"]))
+        folder = folder_of_run(place.folder, run.number)
+        with tasks_told(spark, ("reading messages", "folding streams"), progress):
+            files = _fold(spark, rows, function, publishing, target, reached, folder)
+        paths = [file["path"] for file in files]
+        run.commit({"cluster": cluster, "position": report.position, "files": paths})
+        place.tidy(run)
     report.path = folder
     report.states = sum(file["states"] for file in files)
     report.changed = sum(file["changed"] for file in files)
@@ -109,6 +102,21 @@ def materialize(
         told.update(json.loads(file["published"]))
     report.published = dict(told)
     return report
+
+
+def _planned(
+    read: ReadOptions, target: str, before: Document | None, dry_run: bool
+) -> tuple[Materialized, str]:
+    """From where to where to go, and of which cluster."""
+    snapshot = take_snapshot(read, None)
+    if not snapshot.is_there:
+        raise OptionError(f"{snapshot.root} has no bucket {read.bucket!r}")
+    if before is None:
+        return Materialized(dry_run, read.bucket, -1, snapshot.position), snapshot.cluster
+    if before["cluster"] != snapshot.cluster:
+        raise OptionError(f"{target} has states of another cluster: choose another place")
+    snapshot = take_snapshot(read, before["position"])
+    return Materialized(dry_run, read.bucket, before["position"], snapshot.position), snapshot.cluster
 
 
 def load_fold(name: str) -> Fold:
@@ -138,26 +146,18 @@ def load_fold(name: str) -> Fold:
 class _Place:
     """Where the states of a bucket are."""
 
-    def __init__(self, store: StoreFiles, bucket: str) -> None:
-        self._store = store
+    def __init__(self, target: str, s3: S3Options, bucket: str) -> None:
+        self._store = StoreFiles(target, s3)
         self.folder = f"states/{quote(bucket, safe='')}"
-        self._state = f"_ursula/{quote(bucket, safe='')}.states.json"
+        self.ledger = Ledger(
+            target, s3, f"states/{folder_of(bucket)}", f"materialize of the bucket {bucket!r} at {target}"
+        )
 
-    def state(self) -> dict[str, Any] | None:
-        """Which files have the states, and how far they are; None if there are none."""
-        try:
-            found: dict[str, Any] = json.loads(self._store.read(self._state))
-        except FileNotFoundError:
-            return None
-        if found["format"] != FORMAT:
-            raise OptionError(f"{self._store.root} has states of a newer version of ursula")
-        return found
-
-    def commit(self, state: dict[str, Any], before: dict[str, Any] | None) -> None:
-        """From here on these are the states; those of before are removed."""
-        self._store.put_bytes(json.dumps(state, indent=1).encode(), self._state)
-        for path in before["files"] if before is not None else ():
-            self._store.remove(path)
+    def tidy(self, run: Run) -> None:
+        """Remove the states that are not those of the last job."""
+        named = run.done["files"] if run.done is not None else ()
+        remove_files(self._store, self.folder, run.number, named)
+        remove_unfinished(self._store, UNFINISHED)
 
 
 def _rows(spark: "SparkSession", options: Mapping[str, str], until: int, after: int) -> "DataFrame":
@@ -187,16 +187,19 @@ def _states_before(spark: "SparkSession", target: str, s3: S3Options, files: lis
     """The last states as rows that come first."""
 
     def read(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa
+
         from ..spark.states import read_states
 
-        return read_states(target, s3, batches)
+        paths = [files[number] for batch in batches for number in batch.column(0).to_pylist()]
+        return read_states(target, s3, [pa.record_batch({"path": pa.array(paths, pa.string())})])
 
-    named = spark.createDataFrame([(path,) for path in files], "path string").repartition(max(1, len(files)))
+    numbers = spark.range(0, len(files), 1, max(1, len(files)))  # a file for each task, without a shuffle
     schema = (
         "stream string, incarnation string, step int, is_json boolean, "
         "offset bigint, next_offset bigint, position bigint, index int, value binary"
     )
-    return named.mapInArrow(read, schema)
+    return numbers.mapInArrow(read, schema)
 
 
 def _fold(

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..engine.checking import Progress
 from ..spark.counting import COUNTED, count_segments
 from ..spark.options import OptionError, S3Options
 from ..spark.server import ServerApi
 from ..spark.store import StoreFiles
+from .progress import tasks_told, untold
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +48,7 @@ def usage(
     bucket: str | None = None,
     dry_run: bool = False,
     retry_seconds: float = 120.0,
+    progress: Progress = untold,
 ) -> Usage:
     """Count what is in the history of a server, or of a store without one; of all buckets, or of one."""
     reached = s3 or S3Options()
@@ -54,7 +57,8 @@ def usage(
     report = Usage(dry_run, len(segments), sum(segment["bytes"] for segment in segments))
     if segments and not dry_run:
         paths = [(segment["path"],) for segment in segments]
-        report.used = list(_used(spark, store.root, reached, paths, bucket))
+        with tasks_told(spark, ("counting", "adding up"), progress):
+            report.used = list(_used(spark, store.root, reached, paths, bucket))
     return report
 
 
@@ -79,7 +83,7 @@ def _used(
         return count_segments(root, s3, batches)
 
     tasks = min(len(paths), TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-    named = spark.createDataFrame(paths, "path string").repartition(tasks)
+    named = spark.createDataFrame(spark.sparkContext.parallelize(paths, tasks), "path string")
     counted = named.mapInArrow(count, from_arrow_schema(COUNTED))
     if bucket is not None:
         counted = counted.where(f.col("bucket") == bucket)

@@ -93,16 +93,16 @@ def _files(spark: SparkSession, options: ReadOptions, snapshot: Snapshot, paths:
     reader = spark.read.schema(schema).options(**_EVERYTHING_OR_AN_ERROR, **s3a_settings(options.s3))
     base = _base(snapshot.root or "")
     table = reader.parquet(*(f"{base}/{path}" for path in paths))
-    wanted = reduce(Column.__and__, _wanted(options, snapshot.position))
+    wanted = reduce(Column.__and__, _wanted(options, snapshot))
     return table.where(wanted).select(
         *(F.col(stored_name(name)).alias(name) for name in schema_of(options).names)
     )
 
 
-def _wanted(options: ReadOptions, until: int) -> list[Column]:
-    conditions = [*conditions_of(options), Condition("position", "<=", until)]
-    if options.after is not None:
-        conditions.append(Condition("position", ">", options.after))
+def _wanted(options: ReadOptions, snapshot: Snapshot) -> list[Column]:
+    conditions = [*conditions_of(options), Condition("position", "<=", snapshot.position)]
+    if snapshot.after >= 0:  # what lies before may be of another bucket of that name
+        conditions.append(Condition("position", ">", snapshot.after))
     columns = [column_of(condition) for condition in conditions]
     if options.stream_glob is not None:
         columns.append(F.col("stream").rlike(rf"\A{glob_pattern(options.stream_glob)}\z"))

@@ -12,6 +12,7 @@ from zlib import crc32
 from pyspark.sql.datasource import InputPartition
 
 from ..cold.lineage import Lineage
+from .beginnings import beginning_of
 from .options import OptionError, ReadOptions
 from .server import POSITION_REWOUND, POSITION_TRIMMED, Refused, ServerApi
 from .store import StoreFiles
@@ -42,6 +43,8 @@ class Snapshot(NamedTuple):
     after: int
     position: int
     stretches: list[Stretch]
+    is_there: bool = True
+    """Whether there is such a bucket; a store without its server may not have it, or not yet."""
 
     @classmethod
     def parse(cls, text: str) -> "Snapshot":
@@ -106,9 +109,12 @@ def tasks_up_to(snapshot: Snapshot, until: int) -> list[Task]:
 
 
 def found_again(options: ReadOptions, gone: Stretch) -> list[Stretch]:
-    """Where rows lie now whose file is gone."""
+    """Where rows lie now whose file is gone. For an executor."""
     try:
-        snapshot = take_snapshot(options, gone.first)
+        if options.endpoint is None:
+            snapshot = _live_snapshot(options, gone.first)[1]
+        else:
+            snapshot = take_snapshot(options, gone.first)
     except Refused as error:
         if error.code != POSITION_TRIMMED:
             raise
@@ -121,6 +127,25 @@ def found_again(options: ReadOptions, gone: Stretch) -> list[Stretch]:
 
 
 def _stored_snapshot(options: ReadOptions, after: int | None) -> Snapshot:
+    """What the store has of the bucket that is there now, and not of one of its name that was before."""
+    group, snapshot = _live_snapshot(options, after)
+    found = beginning_of(snapshot.root, options.s3, group, options.bucket)
+    if found is None:
+        return snapshot
+    if found.position is None:
+        return snapshot._replace(stretches=[], is_there=False)
+    begin = found.position - 1
+    if after is not None and after < begin:
+        raise Refused(POSITION_TRIMMED, f"the bucket was made at position {found.position}")
+    return snapshot._replace(
+        after=max(snapshot.after, begin),
+        position=max(snapshot.position, begin),  # the live list may come later than what told of the bucket
+        stretches=[stretch for stretch in snapshot.stretches if stretch.last > begin],
+    )
+
+
+def _live_snapshot(options: ReadOptions, after: int | None) -> tuple[int, Snapshot]:
+    """The group of the bucket, and what live segments it has."""
     store = StoreFiles(options.path or "", options.s3)
     generations = store.generations()
     live = store.live_list(_group_of(options.bucket, generations[-1]["groups"]))
@@ -129,7 +154,8 @@ def _stored_snapshot(options: ReadOptions, after: int | None) -> Snapshot:
         begin = after
         _check_rewound(generations, live, after)
     found = [stretch for stretch in _cold(live) if stretch.last > begin]
-    return Snapshot(live["cluster"], live["generation"], store.root, begin, live["position"], found)
+    snapshot = Snapshot(live["cluster"], live["generation"], store.root, begin, live["position"], found)
+    return live["group"], snapshot
 
 
 def _group_of(bucket: str, groups: int) -> int:

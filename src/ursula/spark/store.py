@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyarrow import fs
 
+from ..cold.durable import sync_folder
 from ..cold.segment import Footer
 from ..cold.ulid import new_ulid
 from .options import OptionError, S3Options
@@ -64,7 +66,7 @@ class StoreFiles:
 
     def segment(self, path: str) -> OpenSegment:
         """Open a segment; FileNotFoundError if it is gone, ValueError if it is damaged."""
-        file = self._files.open_input_file(f"{self._base}/{path}")
+        file = self.open_file(path)
         size = file.size()
         tail = file.read_at(min(size, TAIL_BYTES), max(0, size - TAIL_BYTES))
         if len(tail) >= 8:
@@ -76,6 +78,10 @@ class StoreFiles:
     def open(self, path: str) -> pa.NativeFile:
         """An object, to be read from its beginning; FileNotFoundError if it is gone."""
         return self._files.open_input_stream(f"{self._base}/{path}")
+
+    def open_file(self, path: str) -> pa.NativeFile:
+        """An object, to be read here and there; FileNotFoundError if it is gone."""
+        return self._files.open_input_file(f"{self._base}/{path}")
 
     def read(self, path: str) -> bytes:
         """All of an object."""
@@ -106,7 +112,7 @@ class StoreFiles:
                 os.fsync(file.fileno())
             Path(target).parent.mkdir(parents=True, exist_ok=True)
             unfinished.rename(target)
-            _sync_folder(Path(target).parent)
+            sync_folder(Path(target).parent)
         finally:
             unfinished.unlink(missing_ok=True)
 
@@ -123,11 +129,23 @@ class StoreFiles:
             Path(after).parent.mkdir(parents=True, exist_ok=True)
         self._files.move(before, after)
         if not self.is_far:
-            _sync_folder(Path(after).parent)
+            sync_folder(Path(after).parent)
 
     def remove(self, path: str) -> None:
         """Remove an object."""
         self._files.delete_file(f"{self._base}/{path}")
+
+    def remove_empty(self, folder: str) -> None:
+        """Remove a folder if nothing is in it."""
+        if not self.is_far:
+            with suppress(OSError):
+                Path(f"{self._base}/{folder}").rmdir()
+
+    def names(self, folder: str, recursive: bool = True) -> list[str]:
+        """All objects below a folder, sorted; none if it is not there."""
+        selector = fs.FileSelector(f"{self._base}/{folder}", allow_not_found=True, recursive=recursive)
+        files = (info for info in self._files.get_file_info(selector) if info.type == fs.FileType.File)
+        return sorted(info.path.removeprefix(f"{self._base}/") for info in files)
 
     def generations(self) -> list[dict[str, Any]]:
         """All generations that began in this store, oldest first."""
@@ -154,12 +172,3 @@ class StoreFiles:
         with self._files.open_input_file(path) as file:
             document: dict[str, Any] = json.loads(file.read())
             return document
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

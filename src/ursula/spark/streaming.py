@@ -5,7 +5,7 @@ batch again after a failure: its positions say what is in it, whatever was flush
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,7 +20,9 @@ from pyspark.sql.streaming.datasource import (
 from .options import StreamOptions
 from .planning import Snapshot, Stretch, take_snapshot, tasks_up_to
 from .rows import read_task
+from .selection import Selection
 from .server import OFFSET_BEYOND_TAIL, POSITION_REWOUND, POSITION_TRIMMED, Refused
+from .store import StoreFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,12 +69,13 @@ class BucketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: int | None = None
         self._latest: StreamOffset | None = None
         self._warned: set[str] = set()
+        self._known: dict[str, bool] = {}
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query begins that has no checkpoint."""
         after = self._options.read.after
         snapshot = take_snapshot(self._options.read, after)
-        if self._options.from_latest:
+        if self._options.from_latest and snapshot.is_there:
             after = snapshot.position
         return self._offset(snapshot, -1 if after is None else after)._asdict()
 
@@ -104,7 +107,8 @@ class BucketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not stretches or begin.position >= target:
             return start
         if not isinstance(limit, ReadAllAvailable):
-            target = min(target, _end_of_goals(stretches, self._options, target))
+            filled = (one for one in stretches if self._may_have_rows(snapshot.root, one))
+            target = min(target, _end_of_goals(filled, self._options, target))
         return self._offset(snapshot, target)._asdict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -124,6 +128,19 @@ class BucketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The rows of a partition."""
         return read_task(self._options.read, partition, self._columns)
+
+    def _may_have_rows(self, root: str, stretch: Stretch) -> bool:
+        """Whether a stretch may have rows that are wanted: segments have those of many buckets."""
+        if stretch.path is None:
+            return True
+        if stretch.path not in self._known:
+            try:
+                segment = StoreFiles(root, self._options.read.s3).segment(stretch.path)
+            except (FileNotFoundError, ValueError):
+                return True  # merged meanwhile, or damaged: whoever reads it finds out
+            with segment.file:
+                self._known[stretch.path] = bool(Selection(self._options.read).row_groups(segment.footer))
+        return self._known[stretch.path]
 
     @property
     def _place(self) -> str:
@@ -199,14 +216,16 @@ def _ends_early(place: str, snapshot: Snapshot, position: int) -> str:
     return f"{place} ends at position {snapshot.position}, before the checkpoint at {position}"
 
 
-def _end_of_goals(stretches: Sequence[Stretch], options: StreamOptions, end: int) -> int:
+def _end_of_goals(stretches: Iterable[Stretch], options: StreamOptions, end: int) -> int:
     """Where a batch ends that has as much as it should: at the end of a stretch, and never of none."""
     size = rows = 0
-    for taken, stretch in enumerate(stretches):
+    taken: Stretch | None = None
+    for stretch in stretches:
         size += stretch.size
         rows += stretch.rows
         if taken and (_is_over(size, options.bytes_max) or _is_over(rows, options.messages_max)):
-            return stretches[taken - 1].last
+            return taken.last
+        taken = stretch
     return end
 
 

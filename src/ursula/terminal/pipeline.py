@@ -144,7 +144,6 @@ def usage(
     from ursula.pipeline.chart import stacked_bars
 
     with _session(master) as spark, Shown() as progress:
-        progress("counting", 0, 1)
         found = run(
             spark,
             None if store else endpoint,
@@ -152,6 +151,7 @@ def usage(
             s3=_s3(s3_endpoint, s3_region),
             bucket=bucket,
             dry_run=dry_run,
+            progress=progress,
         )
     if chart is not None:
         sizes = {(used.bucket, used.day.isoformat()): float(used.bytes) for used in found.used}
@@ -240,8 +240,7 @@ def export(
 
     options = _read_options(bucket, endpoint, store, s3_endpoint, s3_region)
     with _session(master) as spark, Shown() as progress:
-        progress("exporting", 0, 1)
-        found = run(spark, target, options, expand_json=expand_json, dry_run=dry_run)
+        found = run(spark, target, options, expand_json=expand_json, dry_run=dry_run, progress=progress)
     lines = {
         "positions": f"after {found.after} up to {found.position}",
         "would be written" if dry_run else "written": "what is new"
@@ -290,8 +289,9 @@ def materialize(
 
     options = _read_options(bucket, endpoint, store, s3_endpoint, s3_region)
     with _session(master) as spark, Shown() as progress:
-        progress("folding", 0, 1)
-        found = run(spark, target, options, fold, publish=publish, trim=trim, dry_run=dry_run)
+        found = run(
+            spark, target, options, fold, publish=publish, trim=trim, dry_run=dry_run, progress=progress
+        )
     lines = {
         "positions": f"after {found.after} up to {found.position}",
         "states": f"{found.states}, of which {found.changed} have changed",
@@ -355,6 +355,7 @@ def restore(
         ),
     ] = None,
     master: Master = "local[*]",
+    dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
     s3_endpoint: S3Endpoint = None,
@@ -373,16 +374,32 @@ def restore(
 
     with _session(master) as spark, Shown() as progress:
         s3 = _s3(s3_endpoint, s3_region)
-        found = run(spark, source, data_dir, store=store, s3=s3, progress=progress)
+        found = run(spark, source, data_dir, store=store, s3=s3, dry_run=dry_run, progress=progress)
     extent = found.extent
-    lines = {
-        "generation": f"{found.generation} of the cluster {found.cluster}",
+    lines = {damage.name: damage.problem for damage in found.damages}
+    for chosen in found.chosen:
+        lines["manifest" if chosen.manifest.group == 0 else f"of group {chosen.manifest.group}"] = chosen.key
+    lines |= {
+        "up to": ", ".join(f"position {chosen.manifest.position}" for chosen in found.chosen),
+        "would be generation" if dry_run else "generation": f"{found.generation} of the cluster "
+        f"{found.cluster}",
         "streams": f"{extent.streams} in {extent.buckets} buckets",
-        "messages": f"{size_text(extent.payload_bytes)} in {extent.segments} segments",
+        "messages": f"{size_text(extent.payload_bytes)} in {extent.segments} segments of "
+        f"{size_text(extent.segment_bytes)}",
         "snapshots": f"{extent.blobs} of {size_text(extent.blob_bytes)}",
     }
-    facts = {"cluster": found.cluster, "generation": found.generation, "extent": extent._asdict()}
+    facts = {
+        "dry_run": dry_run,
+        "cluster": found.cluster,
+        "generation": found.generation,
+        "manifests": [chosen.key for chosen in found.chosen],
+        "positions": {chosen.manifest.group: chosen.manifest.position for chosen in found.chosen},
+        "extent": extent._asdict(),
+        "damages": [damage._asdict() for damage in found.damages],
+    }
     _tell(facts, lines, report, as_json)
+    if found.damages:
+        raise typer.Exit(1)
 
 
 @contextmanager
@@ -392,6 +409,7 @@ def _session(master: str) -> "Iterator[SparkSession]":
     from ursula.engine.folder import FolderRefused
     from ursula.engine.loading import StartRefused
     from ursula.engine.restoring import RestoreRefused
+    from ursula.pipeline.ledger import PlaceTaken
     from ursula.spark import session
     from ursula.spark.java import JavaMissing
     from ursula.spark.options import OptionError
@@ -411,6 +429,7 @@ def _session(master: str) -> "Iterator[SparkSession]":
         RestoreRefused,
         StartRefused,
         FolderRefused,
+        PlaceTaken,
     ) as error:
         fail(str(error))
     finally:

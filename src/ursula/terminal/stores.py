@@ -85,10 +85,16 @@ def with_store(where: str, settings: "Settings", work: "Callable[[Store], Awaita
         raise typer.Exit(INTERRUPTED) from None
 
 
-class Shown:
-    """Progress on standard error: a bar on a terminal, elsewhere a line for each kind of work."""
+LINE_SECONDS = 10.0
 
-    def __init__(self) -> None:
+
+class Shown:
+    """Progress on standard error: a bar on a terminal, elsewhere lines.
+
+    There is a line for each kind of work, and now and then one that says how much of it is done.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -104,6 +110,8 @@ class Shown:
         )
         self._task = self._progress.add_task("", total=None)
         self._what = ""
+        self._clock = clock
+        self._next_line = 0.0
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -116,11 +124,17 @@ class Shown:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """So much of it is done."""
-        if what != self._what:
-            self._what = what
-            if not self._is_terminal:
-                say(f"{what} ...")
+        if not self._is_terminal:
+            self._say(what, done, total)
+        self._what = what
         self._progress.update(self._task, description=what, completed=done, total=total or None)
+
+    def _say(self, what: str, done: int, total: int) -> None:
+        now = self._clock()
+        if what == self._what and now < self._next_line:
+            return
+        self._next_line = now + LINE_SECONDS
+        say(f"{what} ..." if what != self._what or not total else f"{what} ... {100 * done // total}%")
 
 
 def size_text(count: int) -> str:
