@@ -387,7 +387,7 @@ def restore(
 
 @contextmanager
 def _session(master: str) -> "Iterator[SparkSession]":
-    """A session for the time of a job; what goes wrong is told in one line."""
+    """A session for the time of a job; one that was there before stays. Errors are told in one line."""
     from ursula.cold.store import StoreFailed
     from ursula.engine.folder import FolderRefused
     from ursula.engine.loading import StartRefused
@@ -398,6 +398,11 @@ def _session(master: str) -> "Iterator[SparkSession]":
     from ursula.spark.server import Refused, ServerUnreachable
 
     try:
+        from pyspark.sql import SparkSession
+
+        before = SparkSession.getActiveSession()
+        if before is not None and before.sparkContext.master != master:
+            fail(f"this process has a session at {before.sparkContext.master} already: stop it first")
         spark = session(master, {"spark.ui.showConsoleProgress": "false"})
     except (JavaMissing, ImportError) as error:
         fail(str(error))
@@ -414,7 +419,8 @@ def _session(master: str) -> "Iterator[SparkSession]":
     ) as error:
         fail(str(error))
     finally:
-        spark.stop()
+        if before is None:
+            spark.stop()
 
 
 def _read_options(
