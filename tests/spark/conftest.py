@@ -1,4 +1,4 @@
-"""A session of Spark, and a bucket that lies in the store and in memory."""
+"""A session of Spark, a bucket that lies in the store and in memory, and a server whose store is in S3."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 from pyspark.sql import SparkSession
+from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 from tests.http.wire import JSON, TEXT, make, post, producer
 from tests.server import Server
 from typer.testing import CliRunner, Result
 
 import ursula.spark
 from ursula.cli import app
+from ursula.spark.options import S3Options
 
 MASTER = "local[2]"
 SETTINGS = {"spark.sql.shuffle.partitions": "2"}
@@ -59,6 +61,54 @@ def pipeline(spark: SparkSession) -> Pipeline:
         return runner.invoke(app, ["pipeline", name, "--master", MASTER, *more], catch_exceptions=False)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+    """S3 with a bucket."""
+    with Seaweed(tmp_path_factory.mktemp("seaweed")) as running:
+        running.bucket("tables")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def s3(seaweed: Seaweed) -> S3Options:
+    """How it is reached."""
+    return S3Options(seaweed.endpoint, "us-east-1", ACCESS_KEY_ID, SECRET_ACCESS_KEY)
+
+
+@pytest.fixture(scope="module")
+def server_in_s3(seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose store is s3://tables/of/ours."""
+    settings = {
+        "cold.backend": "s3",
+        "cold.root": "of/ours",
+        "cold.s3_bucket": "tables",
+        "cold.s3_endpoint": seaweed.endpoint,
+        "cold.s3_access_key_id": ACCESS_KEY_ID,
+        "cold.s3_secret_access_key": SECRET_ACCESS_KEY,
+    }
+    with Server(tmp_path_factory.mktemp("server") / "data", settings=settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api_in_s3(server_in_s3: Server) -> Iterator[httpx.Client]:
+    """Its client."""
+    with httpx.Client(base_url=server_in_s3.url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def read_in_s3(server_in_s3: Server, s3: S3Options) -> dict[str, str]:
+    """The options of a read from it, but for the bucket."""
+    return {
+        "endpoint": server_in_s3.url,
+        "s3Endpoint": s3.endpoint or "",
+        "s3Region": s3.region or "",
+        "s3AccessKeyId": ACCESS_KEY_ID,
+        "s3SecretAccessKey": SECRET_ACCESS_KEY,
+    }
 
 
 @pytest.fixture
