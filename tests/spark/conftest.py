@@ -27,6 +27,7 @@ Pipeline = Callable[..., Result]
 
 
 def stop_session() -> None:
+    """There is one in a process at a time: it makes room for one with other settings."""
     session = SparkSession.getActiveSession()
     if session is not None:
         session.stop()
@@ -47,7 +48,7 @@ def spark(end_of_sessions: None) -> SparkSession:
 
 @pytest.fixture(scope="module")
 def no_spark() -> None:
-    """For a module with sessions of its own: there is one in a process at a time."""
+    """For a module with sessions of its own."""
     stop_session()
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.http.staged import ingest, stage
 from tests.http.wire import content
 from tests.server import Server
-from tests.spark.conftest import SHORT_LIVED
+from tests.spark.conftest import SHORT_LIVED, stop_session
 from tests.spark.standalone import Standalone
 
 import ursula.spark
@@ -45,7 +45,7 @@ def cluster(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def session(cluster: Standalone) -> Iterator[SparkSession]:
     spark = ursula.spark.session(cluster.master, SETTINGS)
     yield spark
@@ -108,9 +108,28 @@ def test_every_row_arrives_once_though_executors_are_killed(
         assert sorted_messages(content(api, f"/events-out/{stream}")) == sorted_messages(whole)
 
 
+def test_jobs_run_on_the_cluster_too(
+    api: httpx.Client, server: Server, session: SparkSession, read_in_s3: dict[str, str], s3: S3Options
+) -> None:
+    expected = fill(api, "jobs-in")
+    table = session.read.format("ursula").options(**read_in_s3, bucket="jobs-in").load()
+    assert table.count() == ROUNDS * PER_ROUND
+    before = len(api.get("/cluster/plan", params={"bucket": "jobs-in"}).json()["segments"])
+    done = compact(session, server.url, s3=s3)
+    assert done.runs > 0
+    assert done.segments_after < before
+    for stream, whole in expected.items():
+        assert content(api, f"/jobs-in/{stream}") == whole
+    api.post("/cluster/flush").raise_for_status()
+    checked = verify(session, "s3://tables/of/ours", s3=s3)
+    assert checked.damages == []
+    assert checked.extent.segments >= done.segments_after
+
+
 def test_two_attempts_of_a_task_at_once_write_once(
     api: httpx.Client, server: Server, cluster: Standalone
 ) -> None:
+    stop_session()
     api.put("/attempts").raise_for_status()
     speculation = {
         "spark.speculation": "true",
@@ -144,21 +163,3 @@ def test_two_attempts_of_a_task_at_once_write_once(
         spark.stop()
     found = [value for n in range(5) for value in content(api, f"/attempts/s{n}").split(b";")[:-1]]
     assert sorted(map(int, found)) == list(range(1000))
-
-
-def test_jobs_run_on_the_cluster_too(
-    api: httpx.Client, server: Server, session: SparkSession, read_in_s3: dict[str, str], s3: S3Options
-) -> None:
-    expected = fill(api, "jobs-in")
-    table = session.read.format("ursula").options(**read_in_s3, bucket="jobs-in").load()
-    assert table.count() == ROUNDS * PER_ROUND
-    before = len(api.get("/cluster/plan", params={"bucket": "jobs-in"}).json()["segments"])
-    done = compact(session, server.url, s3=s3)
-    assert done.runs > 0
-    assert done.segments_after < before
-    for stream, whole in expected.items():
-        assert content(api, f"/jobs-in/{stream}") == whole
-    api.post("/cluster/flush").raise_for_status()
-    checked = verify(session, "s3://tables/of/ours", s3=s3)
-    assert checked.damages == []
-    assert checked.extent.segments >= done.segments_after
