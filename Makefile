@@ -13,6 +13,9 @@ NPM := npm install --no-audit --no-fund --no-package-lock --loglevel=error
 PYTEST := .venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
 PINS := pyproject.toml constraints.txt
 
+# The tests start hundreds of processes: each uses what one before it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DELETE_ON_ERROR:
 .PHONY: install serve test lint faults bench node clean
 

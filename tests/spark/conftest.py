@@ -1,21 +1,115 @@
-"""A session of Spark, and a bucket that lies in the store and in memory."""
+"""A session of Spark, a bucket that lies in the store and in memory, and a server whose store is in S3."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
 from pyspark.sql import SparkSession
+from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 from tests.http.wire import JSON, TEXT, make, post, producer
 from tests.server import Server
+from typer.testing import CliRunner, Result
 
 import ursula.spark
+from ursula.cli import app
+from ursula.spark.options import S3Options
+
+MASTER = "local[2]"
+SETTINGS = {"spark.sql.shuffle.partitions": "2"}
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a Java that lives for minutes: it does not pay to optimize its code."""
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
+os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", SHORT_LIVED)
+
+Pipeline = Callable[..., Result]
+
+
+def stop_session() -> None:
+    """There is one in a process at a time: it makes room for one with other settings."""
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()
+
+
+@pytest.fixture(scope="session")
+def end_of_sessions() -> Iterator[None]:
+    """Nothing is left running at the end."""
+    yield
+    stop_session()
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = ursula.spark.session("local[2]", {"spark.sql.shuffle.partitions": "2"})
-    yield session
-    session.stop()
+def spark(end_of_sessions: None) -> SparkSession:
+    """The session of all modules in this process, started again if one of them has stopped it."""
+    return ursula.spark.session(MASTER, SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def no_spark() -> None:
+    """For a module with sessions of its own."""
+    stop_session()
+
+
+@pytest.fixture(scope="module")
+def pipeline(spark: SparkSession) -> Pipeline:
+    """`ursula pipeline ...` in this process and its session."""
+    runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"})
+
+    def run(*arguments: str) -> Result:
+        name, *more = arguments
+        return runner.invoke(app, ["pipeline", name, "--master", MASTER, *more], catch_exceptions=False)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+    """S3 with a bucket."""
+    with Seaweed(tmp_path_factory.mktemp("seaweed")) as running:
+        running.bucket("tables")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def s3(seaweed: Seaweed) -> S3Options:
+    """How it is reached."""
+    return S3Options(seaweed.endpoint, "us-east-1", ACCESS_KEY_ID, SECRET_ACCESS_KEY)
+
+
+@pytest.fixture(scope="module")
+def server_in_s3(seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose store is s3://tables/of/ours."""
+    settings = {
+        "cold.backend": "s3",
+        "cold.root": "of/ours",
+        "cold.s3_bucket": "tables",
+        "cold.s3_endpoint": seaweed.endpoint,
+        "cold.s3_access_key_id": ACCESS_KEY_ID,
+        "cold.s3_secret_access_key": SECRET_ACCESS_KEY,
+    }
+    with Server(tmp_path_factory.mktemp("server") / "data", settings=settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api_in_s3(server_in_s3: Server) -> Iterator[httpx.Client]:
+    """Its client."""
+    with httpx.Client(base_url=server_in_s3.url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def read_in_s3(server_in_s3: Server, s3: S3Options) -> dict[str, str]:
+    """The options of a read from it, but for the bucket."""
+    return {
+        "endpoint": server_in_s3.url,
+        "s3Endpoint": s3.endpoint or "",
+        "s3Region": s3.region or "",
+        "s3AccessKeyId": ACCESS_KEY_ID,
+        "s3SecretAccessKey": SECRET_ACCESS_KEY,
+    }
 
 
 @pytest.fixture

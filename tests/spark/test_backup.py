@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.http.wire import BINARY, JSON, content, make, post, producer
 from tests.server import Server
+from tests.spark.conftest import Pipeline
 
 from ursula.engine.folder import FolderRefused
 from ursula.engine.restoring import RestoreRefused
@@ -129,13 +128,13 @@ def test_a_node_that_is_there_is_not_replaced(spark: SparkSession, source: Serve
     assert live.stat().st_mtime_ns == before, "nothing was written"
 
 
-def test_the_commands(source: Server, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ursula", "pipeline"]
+def test_the_commands(pipeline: Pipeline, source: Server, tmp_path: Path) -> None:
     copy, report = str(tmp_path / "copy"), tmp_path / "report.json"
-    more = ["--master", "local[1]", "--report", str(report)]
-    subprocess.run([*command, "backup", store_of(source), copy, *more], check=True, capture_output=True)
+    done = pipeline("backup", store_of(source), copy, "--report", str(report))
+    assert done.exit_code == 0, done.stderr
+    assert "copied" in done.stdout
     assert json.loads(report.read_text())["copied_objects"] > 0
-    data = tmp_path / "data"
-    made = [*command, "restore", copy, "--data-dir", str(data), *more]
-    subprocess.run(made, check=True, capture_output=True)
+    done = pipeline("restore", copy, "--data-dir", str(tmp_path / "data"), "--report", str(report))
+    assert done.exit_code == 0, done.stderr
+    assert "2 in 1 buckets" in done.stdout
     assert json.loads(report.read_text())["generation"] == 2

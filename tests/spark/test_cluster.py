@@ -8,10 +8,10 @@ import httpx
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 from tests.http.staged import ingest, stage
 from tests.http.wire import content
 from tests.server import Server
+from tests.spark.conftest import SHORT_LIVED, stop_session
 from tests.spark.standalone import Standalone
 
 import ursula.spark
@@ -20,6 +20,7 @@ from ursula.spark.options import S3Options
 
 SETTINGS = {
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": SHORT_LIVED,
     "spark.executor.cores": "1",
     "spark.sql.shuffle.partitions": "4",
     "spark.driver.host": "127.0.0.1",
@@ -29,59 +30,26 @@ STREAMS, ROUNDS, PER_ROUND = 7, 6, 500
 
 
 @pytest.fixture(scope="module")
-def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
-    with Seaweed(tmp_path_factory.mktemp("seaweed")) as running:
-        running.bucket("tables")
-        yield running
+def server(server_in_s3: Server) -> Server:
+    return server_in_s3
 
 
 @pytest.fixture(scope="module")
-def server(seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    settings = {
-        "cold.backend": "s3",
-        "cold.root": "ours",
-        "cold.s3_bucket": "tables",
-        "cold.s3_endpoint": seaweed.endpoint,
-        "cold.s3_access_key_id": ACCESS_KEY_ID,
-        "cold.s3_secret_access_key": SECRET_ACCESS_KEY,
-    }
-    with Server(tmp_path_factory.mktemp("server") / "data", settings=settings) as running:
-        yield running
+def api(api_in_s3: httpx.Client) -> httpx.Client:
+    return api_in_s3
 
 
 @pytest.fixture(scope="module")
-def api(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=60) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+def cluster(no_spark: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     with Standalone(tmp_path_factory.mktemp("spark")) as running:
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def session(cluster: Standalone) -> Iterator[SparkSession]:
     spark = ursula.spark.session(cluster.master, SETTINGS)
     yield spark
     spark.stop()
-
-
-@pytest.fixture(scope="module")
-def s3(seaweed: Seaweed) -> S3Options:
-    return S3Options(seaweed.endpoint, "us-east-1", ACCESS_KEY_ID, SECRET_ACCESS_KEY)
-
-
-@pytest.fixture(scope="module")
-def read(server: Server, seaweed: Seaweed) -> dict[str, str]:
-    return {
-        "endpoint": server.url,
-        "s3Endpoint": seaweed.endpoint,
-        "s3Region": "us-east-1",
-        "s3AccessKeyId": ACCESS_KEY_ID,
-        "s3SecretAccessKey": SECRET_ACCESS_KEY,
-    }
 
 
 def fill(api: httpx.Client, bucket: str) -> dict[str, bytes]:
@@ -109,11 +77,13 @@ def test_every_row_arrives_once_though_executors_are_killed(
     server: Server,
     cluster: Standalone,
     session: SparkSession,
-    read: dict[str, str],
+    read_in_s3: dict[str, str],
     tmp_path: Path,
 ) -> None:
     expected = fill(api, "events")
-    source = session.readStream.format("ursula").options(**read, bucket="events", startingOffsets="earliest")
+    source = session.readStream.format("ursula").options(
+        **read_in_s3, bucket="events", startingOffsets="earliest"
+    )
     rows = source.option("maxMessagesPerTrigger", PER_ROUND).load().select("stream", "value")
     query = (
         rows.repartition(3)
@@ -138,9 +108,28 @@ def test_every_row_arrives_once_though_executors_are_killed(
         assert sorted_messages(content(api, f"/events-out/{stream}")) == sorted_messages(whole)
 
 
+def test_jobs_run_on_the_cluster_too(
+    api: httpx.Client, server: Server, session: SparkSession, read_in_s3: dict[str, str], s3: S3Options
+) -> None:
+    expected = fill(api, "jobs-in")
+    table = session.read.format("ursula").options(**read_in_s3, bucket="jobs-in").load()
+    assert table.count() == ROUNDS * PER_ROUND
+    before = len(api.get("/cluster/plan", params={"bucket": "jobs-in"}).json()["segments"])
+    done = compact(session, server.url, s3=s3)
+    assert done.runs > 0
+    assert done.segments_after < before
+    for stream, whole in expected.items():
+        assert content(api, f"/jobs-in/{stream}") == whole
+    api.post("/cluster/flush").raise_for_status()
+    checked = verify(session, "s3://tables/of/ours", s3=s3)
+    assert checked.damages == []
+    assert checked.extent.segments >= done.segments_after
+
+
 def test_two_attempts_of_a_task_at_once_write_once(
     api: httpx.Client, server: Server, cluster: Standalone
 ) -> None:
+    stop_session()
     api.put("/attempts").raise_for_status()
     speculation = {
         "spark.speculation": "true",
@@ -174,21 +163,3 @@ def test_two_attempts_of_a_task_at_once_write_once(
         spark.stop()
     found = [value for n in range(5) for value in content(api, f"/attempts/s{n}").split(b";")[:-1]]
     assert sorted(map(int, found)) == list(range(1000))
-
-
-def test_jobs_run_on_the_cluster_too(
-    api: httpx.Client, server: Server, session: SparkSession, read: dict[str, str], s3: S3Options
-) -> None:
-    expected = fill(api, "jobs-in")
-    table = session.read.format("ursula").options(**read, bucket="jobs-in").load()
-    assert table.count() == ROUNDS * PER_ROUND
-    before = len(api.get("/cluster/plan", params={"bucket": "jobs-in"}).json()["segments"])
-    done = compact(session, server.url, s3=s3)
-    assert done.runs > 0
-    assert done.segments_after < before
-    for stream, whole in expected.items():
-        assert content(api, f"/jobs-in/{stream}") == whole
-    api.post("/cluster/flush").raise_for_status()
-    checked = verify(session, "s3://tables/ours", s3=s3)
-    assert checked.damages == []
-    assert checked.extent.segments >= done.segments_after

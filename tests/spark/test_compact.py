@@ -1,8 +1,6 @@
 """`compact`: few large segments of many small ones, and nobody notices."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.http.wire import BINARY, content, make, post
 from tests.server import Server
+from tests.spark.conftest import Pipeline
 
 from ursula.pipeline import compact
 from ursula.pipeline.compact import Segment, runs
@@ -91,15 +90,11 @@ def test_what_the_server_merged_meanwhile_is_left_as_it_is(
     assert len(segments(bulk)) == found.segments_after == found.segments_before
 
 
-def test_the_command(bulk: Server, tmp_path: Path) -> None:
+def test_the_command(pipeline: Pipeline, bulk: Server, tmp_path: Path) -> None:
     count = len(segments(bulk))
-    command = [sys.executable, "-m", "ursula", "pipeline", "compact", "--endpoint", bulk.url]
-    done = subprocess.run(
-        [*command, "--master", "local[1]", "--report", str(tmp_path / "report.json"), "--json"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    more = ["--report", str(tmp_path / "report.json"), "--json"]
+    done = pipeline("compact", "--endpoint", bulk.url, *more)
+    assert done.exit_code == 0, done.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     assert json.loads(done.stdout) == report
     assert (report["segments_before"], report["segments_after"]) == (count, 1)

@@ -1,7 +1,9 @@
 """The examples work as they are, and the pictures in the docs are theirs."""
 
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,25 +22,47 @@ def server(start_server: Any) -> Server:
 
 
 def run(name: str, folder: Path, *more: str) -> list[str]:
+    """What it tells as a process of its own."""
     command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *more]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()
 
 
-def test_the_dashboard_counts_every_run(server: Server, tmp_path: Path) -> None:
-    told = run("agent_dashboard", tmp_path, "--endpoint", server.url, "--demo")
+@pytest.fixture
+def run_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., list[str]]:
+    """What it tells in this process, which has a Java already; Java does not follow into the folder."""
+
+    def run(name: str, *more: str) -> list[str]:
+        script = str(ROOT / "examples" / f"{name}.py")
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", [script, *more])
+        runpy.run_path(script, run_name="__main__")
+        return capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def test_the_dashboard_counts_every_run(
+    server: Server, tmp_path: Path, run_here: Callable[..., list[str]]
+) -> None:
+    told = run_here("agent_dashboard", "--endpoint", server.url, "--demo")
     assert told[-1].endswith(": 120 runs have ended")
     drawn = (tmp_path / "dashboard.svg").read_text()
     ElementTree.fromstring(drawn)
     assert drawn == (PICTURES / "agent-dashboard.svg").read_text()
 
 
-def test_the_chats_are_folded_and_published(server: Server, tmp_path: Path) -> None:
+def test_the_chats_are_folded_and_published(
+    server: Server, tmp_path: Path, run_here: Callable[..., list[str]]
+) -> None:
     told = run("chat_snapshots", tmp_path, "--endpoint", server.url, "--demo")
     assert told[0] == "4 rooms have changed, 4 snapshots were published"
     assert [line.partition(":")[0] for line in told[1:]] == ["garden", "kitchen", "library", "roof"]
     assert (tmp_path / "chats.svg").read_text() == (PICTURES / "chat-snapshots.svg").read_text()
-    again = run("chat_snapshots", tmp_path, "--endpoint", server.url)
+    states = str(tmp_path / "chat-states")
+    again = run_here("chat_snapshots", "--endpoint", server.url, "--states", states)
     assert again[0] == "0 rooms have changed, 0 snapshots were published"
     assert again[1:] == told[1:]

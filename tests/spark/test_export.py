@@ -1,8 +1,6 @@
 """`export`: every message once in the files, however often and whatever is killed."""
 
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from tests.http.wire import JSON, TEXT, make, post
 from tests.server import Server
+from tests.spark.conftest import Pipeline
 
 from ursula.pipeline import export
 from ursula.pipeline.export import merged
@@ -122,18 +121,10 @@ def test_what_cannot_be_exported_says_so(
         export(spark, str(target), options)
 
 
-def test_the_command(options: dict[str, str], tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "ursula",
-        "pipeline",
-        "export",
-        options["bucket"],
-        str(tmp_path / "lake"),
-    ]
-    more = ["--endpoint", options["endpoint"], "--master", "local[1]", "--json", "--expand-json"]
-    done = subprocess.run([*command, *more], check=True, capture_output=True, text=True)
+def test_the_command(pipeline: Pipeline, options: dict[str, str], tmp_path: Path) -> None:
+    more = ["--endpoint", options["endpoint"], "--json", "--expand-json"]
+    done = pipeline("export", options["bucket"], str(tmp_path / "lake"), *more)
+    assert done.exit_code == 0, done.stderr
     report = json.loads(done.stdout)
     assert (report["rows"], report["columns"]) == (3, ["n", "who"])
 

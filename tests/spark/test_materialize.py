@@ -195,7 +195,7 @@ def test_what_cannot_be_done_says_so(
         materialize(spark, str(tmp_path), without, folds.total, publish=True)
 
 
-def test_the_command(options: dict[str, str], tmp_path: Path) -> None:
+def test_the_command_as_a_process_of_its_own(options: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "chat.py").write_text("def fold(state, messages):\n    return (state or 0) + len(messages)\n")
     command = [sys.executable, "-m", "ursula", "pipeline", "materialize", options["bucket"], "chat:fold"]
     more = [str(tmp_path / "states"), "--endpoint", options["endpoint"], "--master", "local[1]", "--json"]

@@ -1,13 +1,10 @@
 """A store in S3: executors read it with pyarrow, and a session without s3a still reads all of it."""
 
-from collections.abc import Iterator
-
 import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 from tests.http.wire import TEXT, post
 from tests.server import Server
 
@@ -21,42 +18,18 @@ Options = dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
-    with Seaweed(tmp_path_factory.mktemp("seaweed")) as running:
-        running.bucket("tables")
-        yield running
+def server(server_in_s3: Server) -> Server:
+    return server_in_s3
 
 
 @pytest.fixture(scope="module")
-def server(seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    settings = {
-        "cold.backend": "s3",
-        "cold.root": "of/ours",
-        "cold.s3_bucket": "tables",
-        "cold.s3_endpoint": seaweed.endpoint,
-        "cold.s3_access_key_id": ACCESS_KEY_ID,
-        "cold.s3_secret_access_key": SECRET_ACCESS_KEY,
-    }
-    with Server(tmp_path_factory.mktemp("server") / "data", settings=settings) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def api(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=60) as client:
-        yield client
+def api(api_in_s3: httpx.Client) -> httpx.Client:
+    return api_in_s3
 
 
 @pytest.fixture
-def options(server: Server, seaweed: Seaweed, bucket: str) -> Options:
-    return {
-        "endpoint": server.url,
-        "bucket": bucket,
-        "s3Endpoint": seaweed.endpoint,
-        "s3Region": "us-east-1",
-        "s3AccessKeyId": ACCESS_KEY_ID,
-        "s3SecretAccessKey": SECRET_ACCESS_KEY,
-    }
+def options(read_in_s3: Options, bucket: str) -> Options:
+    return {**read_in_s3, "bucket": bucket}
 
 
 def messages(frame: DataFrame) -> list[str]:

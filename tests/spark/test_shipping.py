@@ -12,6 +12,7 @@ import httpx
 import pytest
 from pyspark.sql import SparkSession
 from tests.server import Server
+from tests.spark.conftest import SETTINGS, SHORT_LIVED
 
 import ursula.spark
 from ursula.spark.shipping import is_local, package_file, ship
@@ -35,9 +36,9 @@ print(json.dumps([UrsulaSource.name(), found, sorted(foreign), sys.modules["ursu
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[SparkSession]:
+def cluster(no_spark: None) -> Iterator[SparkSession]:
     """A session whose executor is a process of its own."""
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.executor.memory": "512m"}
+    settings = {**SETTINGS, "spark.executor.memory": "512m", "spark.executor.extraJavaOptions": SHORT_LIVED}
     spark = ursula.spark.session("local-cluster[1,1,1024]", settings)
     yield spark
     spark.stop()

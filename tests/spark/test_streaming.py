@@ -4,7 +4,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,6 @@ from tests.conftest import StartServer
 from tests.http.wire import BINARY, TEXT, make, post
 from tests.server import Server
 
-import ursula.spark
 from ursula.engine.node import Node
 from ursula.spark.options import OptionError, parse_shared_options, parse_stream_options
 from ursula.spark.planning import take_snapshot
@@ -29,13 +28,6 @@ from ursula.spark.source import UrsulaSource
 from ursula.spark.streaming import BucketStreamReader, DataLost, WrongCheckpoint
 
 Offset = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    session = ursula.spark.session("local[2]", {"spark.sql.shuffle.partitions": "2"})
-    yield session
-    session.stop()
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """`usage`: what each bucket has got, day by day, from the history alone."""
 
 import json
-import subprocess
-import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.http.wire import BINARY, JSON, make, post
 from tests.server import Server
+from tests.spark.conftest import Pipeline
 
 from ursula.pipeline import usage
 from ursula.pipeline.chart import stacked_bars
@@ -70,12 +69,14 @@ def test_what_cannot_be_read_says_so(spark: SparkSession, tmp_path: Path) -> Non
         usage(spark, path=str(tmp_path))
 
 
-def test_the_command_draws_and_reports(counted: tuple[Server, set[date]], tmp_path: Path) -> None:
+def test_the_command_draws_and_reports(
+    pipeline: Pipeline, counted: tuple[Server, set[date]], tmp_path: Path
+) -> None:
     server, _ = counted
     chart, report = tmp_path / "usage.svg", tmp_path / "report.json"
-    command = [sys.executable, "-m", "ursula", "pipeline", "usage", "--store", str(server.data_dir / "cold")]
-    more = ["--master", "local[1]", "--chart", str(chart), "--report", str(report)]
-    done = subprocess.run([*command, *more], check=True, capture_output=True, text=True)
+    more = ["--chart", str(chart), "--report", str(report)]
+    done = pipeline("usage", "--store", str(server.data_dir / "cold"), *more)
+    assert done.exit_code == 0, done.stderr
     assert "first" in done.stdout
     assert "streams" in done.stdout
     assert {row["bucket"] for row in json.loads(report.read_text())["used"]} == {"first", "second"}

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import httpx
 import pytest
 from pyspark.sql import SparkSession
 from tests.http.wire import BINARY, make, post
+from tests.spark.conftest import Pipeline
 
 from ursula.cold.store import StoreFailed
 from ursula.engine.restoring import RestoreRefused
@@ -65,12 +64,11 @@ def test_each_damage_is_named(spark: SparkSession, store: Path) -> None:
     assert "no segment has its bytes" in problems["bulk/a"]
 
 
-def test_the_command_fails_for_a_damaged_store(store: Path, tmp_path: Path) -> None:
+def test_the_command_fails_for_a_damaged_store(pipeline: Pipeline, store: Path, tmp_path: Path) -> None:
     segments(store)[0].unlink()
-    command = [sys.executable, "-m", "ursula", "pipeline", "verify", str(store), "--master", "local[1]"]
     report = tmp_path / "report.json"
-    done = subprocess.run([*command, "--report", str(report)], check=False, capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr
+    done = pipeline("verify", str(store), "--report", str(report))
+    assert done.exit_code == 1, done.stderr
     assert "it is missing" in done.stdout
     assert json.loads(report.read_text())["damages"]
 

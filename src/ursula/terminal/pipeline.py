@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .session import emit_line, fail
+from .session import DEFAULT_URL, emit_line, fail
 from .stores import Shown, size_text
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Endpoint = Annotated[
         envvar="URSULA_URL",
         metavar="URL",
         help="The server.",
-        show_default="http://127.0.0.1:4437",
+        show_default=DEFAULT_URL,
     ),
 ]
 StorePath = Annotated[
@@ -68,7 +68,7 @@ S3Region = Annotated[str | None, typer.Option("--s3-region", metavar="NAME", sho
 
 @app.command()
 def compact(
-    endpoint: Endpoint = "http://127.0.0.1:4437",
+    endpoint: Endpoint = DEFAULT_URL,
     path: StorePath = None,
     segment_mib: Annotated[
         int, typer.Option("--segment-size", min=1, metavar="MIB", help="How large a segment may get.")
@@ -115,7 +115,7 @@ def compact(
 
 @app.command()
 def usage(
-    endpoint: Endpoint = "http://127.0.0.1:4437",
+    endpoint: Endpoint = DEFAULT_URL,
     store: StoreOnly = None,
     bucket: Annotated[
         str | None, typer.Option("--bucket", metavar="BUCKET", help="Only this one.", show_default=False)
@@ -218,7 +218,7 @@ def export(
     expand_json: Annotated[
         bool, typer.Option("--expand-json", help="Also have the fields of JSON messages as columns.")
     ] = False,
-    endpoint: Endpoint = "http://127.0.0.1:4437",
+    endpoint: Endpoint = DEFAULT_URL,
     store: StoreOnly = None,
     master: Master = "local[*]",
     dry_run: DryRun = False,
@@ -266,7 +266,7 @@ def materialize(
     trim: Annotated[
         bool, typer.Option("--trim", help="Drop from the streams what the snapshots stand for.")
     ] = False,
-    endpoint: Endpoint = "http://127.0.0.1:4437",
+    endpoint: Endpoint = DEFAULT_URL,
     store: StoreOnly = None,
     master: Master = "local[*]",
     dry_run: DryRun = False,
@@ -341,9 +341,7 @@ def backup(
 
 @app.command()
 def restore(
-    source: Annotated[
-        str, typer.Argument(metavar="COPY", help="A folder, or s3://bucket/prefix.", show_default=False)
-    ],
+    source: Annotated[str, typer.Argument(metavar="COPY", help=_PLACE, show_default=False)],
     data_dir: Annotated[
         Path,
         typer.Option("--data-dir", metavar="FOLDER", help="Where the new node is to be.", show_default=False),
@@ -404,7 +402,7 @@ def restore(
 
 @contextmanager
 def _session(master: str) -> "Iterator[SparkSession]":
-    """A session for the time of a job; what goes wrong is told in one line."""
+    """A session for the time of a job; one that was there before stays. Errors are told in one line."""
     from ursula.cold.store import StoreFailed
     from ursula.engine.folder import FolderRefused
     from ursula.engine.loading import StartRefused
@@ -416,6 +414,11 @@ def _session(master: str) -> "Iterator[SparkSession]":
     from ursula.spark.server import Refused, ServerUnreachable
 
     try:
+        from pyspark.sql import SparkSession
+
+        before = SparkSession.getActiveSession()
+        if before is not None and before.sparkContext.master != master:
+            fail(f"this process has a session at {before.sparkContext.master} already: stop it first")
         spark = session(master, {"spark.ui.showConsoleProgress": "false"})
     except (JavaMissing, ImportError) as error:
         fail(str(error))
@@ -433,7 +436,8 @@ def _session(master: str) -> "Iterator[SparkSession]":
     ) as error:
         fail(str(error))
     finally:
-        spark.stop()
+        if before is None:
+            spark.stop()
 
 
 def _read_options(
