@@ -12,7 +12,8 @@ import msgspec
 from ..cold.blobs import sync_folder
 
 FORMAT = 1
-_LEFT_BEHIND = {"lock", "ursula.json.new"}
+_RESTORING = "restoring"
+_LEFT_BEHIND = {"lock", "ursula.json.new", _RESTORING}
 """What a restore that was killed may leave in a folder that is empty otherwise."""
 
 
@@ -96,6 +97,11 @@ class DataFolder:
             raise FolderRefused(
                 f"the data folder {self.path} has a log but no ursula.json: put that file back from a backup"
             )
+        if (self.path / _RESTORING).exists():
+            raise FolderRefused(
+                f"a restore to the data folder {self.path} was begun and has not come to its end: run it "
+                "again; or, for a new and empty node, choose another --data-dir"
+            )
         identity = Identity(FORMAT, secrets.token_hex(8), 1, 1)
         _write(self.path, identity)
         return identity
@@ -110,9 +116,12 @@ class NewFolder:
         self._lock = _lock(path)
         try:
             found = sorted(set(os.listdir(path)) - _LEFT_BEHIND - _leading_to(store, path))
+            if not found:
+                (path / _RESTORING).touch()
+                sync_folder(path)
         except OSError as error:
             self.close()
-            raise FolderRefused(f"cannot read the data folder {path}: {error.strerror}") from None
+            raise FolderRefused(f"cannot use the data folder {path}: {error.strerror}") from None
         if found:
             self.close()
             raise FolderRefused(
@@ -123,6 +132,7 @@ class NewFolder:
     def finish(self, identity: Identity) -> None:
         """From now on a server can start from it."""
         _write(self.path, identity)
+        (self.path / _RESTORING).unlink(missing_ok=True)
         _make_durable(self.path)
 
     def close(self) -> None:
