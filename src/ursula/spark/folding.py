@@ -5,6 +5,7 @@ The rows of a task are sorted by stream and, in it, by offset, each stream after
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
 from itertools import groupby
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -178,5 +179,7 @@ def _publish(publishing: Publishing, state: dict[str, Any]) -> str:
             trim=publishing.trim,
         )
     except ServerRefused as refused:
+        if refused.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise
         return refused.code  # a newer snapshot, or the stream is gone: nothing is wrong with the others
     return "published"
