@@ -395,9 +395,13 @@ def _session(master: str) -> "Iterator[SparkSession]":
     from ursula.spark import session
     from ursula.spark.java import JavaMissing
     from ursula.spark.options import OptionError
+    from ursula.spark.reasons import reason_of
     from ursula.spark.server import Refused, ServerUnreachable
 
     try:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+
         spark = session(master, {"spark.ui.showConsoleProgress": "false"})
     except (JavaMissing, ImportError) as error:
         fail(str(error))
@@ -411,8 +415,11 @@ def _session(master: str) -> "Iterator[SparkSession]":
         RestoreRefused,
         StartRefused,
         FolderRefused,
+        OSError,
     ) as error:
         fail(str(error))
+    except (PySparkException, Py4JJavaError) as error:
+        fail(f"a task failed: {reason_of(error)}")
     finally:
         spark.stop()
 
