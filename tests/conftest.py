@@ -40,6 +40,8 @@ LONG_FILES = (
     "faults/test_kill_restore.py",
     "model/test_against_oracle.py",
     "faults/test_kill_tidying.py",
+    "spark/test_driver_killed.py",
+    "spark/test_outages.py",
     "spark/test_cluster.py",
     "spark/test_streaming.py",
     "spark/test_examples.py",
