@@ -220,10 +220,12 @@ def test_a_restore_that_was_killed_is_made_good_by_the_next(
         tmp_path / "output", *PIPELINE, "restore", str(copy), "--data-dir", str(folder), *HOST
     ) as driver:
         driver.kill_when(lambda: any((folder / "cold").glob(moment)))
-    assert not (folder / "ursula.json").exists(), "it was in the middle"
-    with pytest.raises(ServerExited, match="restore"):
-        Server(folder, settings=FORGETFUL).start()
-    restore(spark, str(copy), folder)
+    if not (folder / "ursula.json").exists():
+        with pytest.raises(ServerExited, match="has not come to its end: run it again"):
+            Server(folder, settings=FORGETFUL).start()
+        restore(spark, str(copy), folder)
+    else:
+        assert moment == "generations/2.json", "there was much to do still"
     with Server(folder, settings=FORGETFUL) as new, client(new) as api:
         assert look(api) == expected
         assert new.stop() == 0
