@@ -35,7 +35,7 @@ lint: .venv/test.stamp
 
 faults: .venv/test.stamp node
 	@scripts/debian-packages util-linux chromium
-	URSULA_FAULT_ROUNDS=50 $(PYTEST) --timeout 1800 tests/faults tests/model/test_flush_model.py $(ARGS)
+	URSULA_FAULT_ROUNDS=50 $(PYTEST) --timeout 1800 tests/faults tests/model/test_flush_model.py tests/spark/test_driver_killed.py $(ARGS)
 	URSULA_TEST_COLD=tiny $(PYTEST) tests/http tests/engine tests/interop tests/client $(ARGS)
 
 bench: .venv/bench.stamp bench/node_modules/install.stamp

@@ -20,7 +20,9 @@ StartServer = Callable[..., Server]
 LONG_FILES = (
     "conformance/test_conformance.py",
     "faults/test_large_bodies.py",
+    "spark/test_driver_killed.py",
     "spark/test_cluster.py",
+    "spark/test_outages.py",
     "faults/test_s3_outage.py",
     "cold/test_restore.py",
     "spark/test_examples.py",

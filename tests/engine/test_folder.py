@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ursula.engine.folder import DataFolder, FolderRefused
+from ursula.engine.folder import DataFolder, FolderRefused, Identity, NewFolder
 
 
 def test_every_new_folder_above_it_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,3 +49,16 @@ def test_a_half_written_identity_is_written_again(tmp_path: Path) -> None:
     (tmp_path / "data" / "ursula.json.new").write_text('{"form')
     DataFolder(tmp_path / "data").close()
     DataFolder(tmp_path / "data").close()
+
+
+def test_a_restore_that_has_not_come_to_its_end_is_no_new_node(tmp_path: Path) -> None:
+    path, identity = tmp_path / "data", Identity(1, "of the copy", 2, 1)
+    NewFolder(path, None).close()
+    with pytest.raises(FolderRefused, match="has not come to its end: run it again"):
+        DataFolder(path)
+    folder = NewFolder(path, None)
+    folder.finish(identity)
+    folder.close()
+    again = DataFolder(path)
+    assert again.identity == identity
+    again.close()

@@ -12,7 +12,8 @@ import msgspec
 from ..cold.durable import sync_folder
 
 FORMAT = 1
-_LEFT_BEHIND = {"lock", "ursula.json.new"}
+_RESTORING = "restoring"
+_LEFT_BEHIND = {"lock", "ursula.json.new", _RESTORING}
 """What a restore that was killed may leave in a folder that is empty otherwise."""
 
 
@@ -96,6 +97,11 @@ class DataFolder:
             raise FolderRefused(
                 f"the data folder {self.path} has a log but no ursula.json: put that file back from a backup"
             )
+        if (self.path / _RESTORING).exists():
+            raise FolderRefused(
+                f"a restore to the data folder {self.path} was begun and has not come to its end: run it "
+                "again; or, for a new and empty node, choose another --data-dir"
+            )
         identity = Identity(FORMAT, secrets.token_hex(8), 1, 1)
         _write(self.path, identity)
         return identity
@@ -110,13 +116,19 @@ class NewFolder:
         self._lock = _lock(path)
         try:
             check_empty(path, store)
+            (path / _RESTORING).touch()
+            sync_folder(path)
         except FolderRefused:
             self.close()
             raise
+        except OSError as error:
+            self.close()
+            raise FolderRefused(f"cannot use the data folder {path}: {error.strerror}") from None
 
     def finish(self, identity: Identity) -> None:
         """From now on a server can start from it."""
         _write(self.path, identity)
+        (self.path / _RESTORING).unlink(missing_ok=True)
         _make_durable(self.path)
 
     def close(self) -> None:

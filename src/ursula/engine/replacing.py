@@ -11,7 +11,7 @@ from ..cold.store import Store
 from ..cold.ulid import is_ulid, milliseconds_of
 from ..crc import crc32
 from ..model.commands import Merge, StoredSegment
-from ..model.outcomes import AnyOutcome
+from ..model.outcomes import AnyOutcome, Done, Ignored
 from .failures import Failure
 from .group import Group
 
@@ -32,12 +32,24 @@ async def replace_segments(store: Store, group: Group, old: Sequence[str], new: 
     table = group.state.segments
     inputs = [segment for key in old if (segment := table.get(key)) is not None]
     if not table.are_neighbours(tuple(old)):
+        if (done := _done_before(group, old, new)) is not None:
+            return done
         raise SegmentsReplaced("the old segments are not live neighbours any more: plan again")
     output = await _examined(store, group.number, inputs, new)
     made_at = milliseconds_of(ulid_of(new) or "") * 1000
     outcome = await group.ask(Merge(tuple(old), output, made_at))
     group.flush_wanted = True  # so that the newest manifest does not name the old ones
+    if isinstance(outcome, Ignored):
+        return _done_before(group, old, new) or outcome
     return outcome
+
+
+def _done_before(group: Group, old: Sequence[str], new: str) -> Done | None:
+    """What was answered before to one who did not hear it, and asks again."""
+    replaced = group.state.stored.replaced
+    if group.state.segments.get(new) is None or any(key not in replaced for key in old):
+        return None
+    return Done(replaced[old[-1]].position)
 
 
 async def _examined(store: Store, group: int, inputs: Sequence[StoredSegment], key: str) -> StoredSegment:

@@ -6,6 +6,7 @@ The rows of a task are sorted by stream and, in it, by position; the last state 
 import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
+from http import HTTPStatus
 from itertools import pairwise
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -207,5 +208,7 @@ def _publish(publishing: Publishing, state: dict[str, Any]) -> str:
             trim=publishing.trim,
         )
     except ServerRefused as refused:
+        if refused.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise
         return refused.code  # a newer snapshot, or the stream is gone: nothing is wrong with the others
     return "published"

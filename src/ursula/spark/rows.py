@@ -51,9 +51,9 @@ class _Reading:
             return
         try:
             yield from self._cold(stretch.path, stretch)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             if not again:
-                raise
+                raise FileNotFoundError(self._missing(stretch.path)) from None
             for found in found_again(self._options, stretch):
                 yield from self.stretch(found, again=False)
 
@@ -75,6 +75,12 @@ class _Reading:
             columns = [name for name in SEGMENT_SCHEMA.names if name in needed]
             for batch in file.iter_batches(BATCH_ROWS, row_groups, columns, use_threads=False):
                 yield from self._chosen(batch, stretch)
+
+    def _missing(self, path: str) -> str:
+        return (
+            f"there is no {path} in {self._task.root}, and it should be there. Is the store reached from "
+            "this machine? If it is elsewhere than where the server has it, set the option path"
+        )
 
     def _hot(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
         server = ServerApi(self._options.endpoint or "", self._options.retry_seconds)

@@ -1,6 +1,7 @@
 """What Spark asks of a server: plans, feeds, bulk writes. The standard library only: for executors too."""
 
 import json
+import logging
 import random
 import time
 from http import HTTPStatus
@@ -20,8 +21,11 @@ POSITION_TRIMMED = "position_trimmed"
 POSITION_REWOUND = "position_rewound"
 OFFSET_BEYOND_TAIL = "offset_beyond_tail"
 
+_PAUSE_SECONDS = 0.1
 _PAUSE_SECONDS_MAX = 5.0
 _WORTH_ANOTHER_TRY = (429, 500, 502, 503, 504)
+
+logger = logging.getLogger(__name__)
 
 
 class Refused(Exception):
@@ -117,7 +121,7 @@ class ServerApi:
     def _answer(
         self, path: str, headers: dict[str, str], body: bytes | None, method: str | None = None
     ) -> tuple[bytes, dict[str, str], int]:
-        give_up_at, pause = time.monotonic() + self._retry_seconds, 0.1
+        give_up_at, pause = time.monotonic() + self._retry_seconds, _PAUSE_SECONDS
         while True:
             try:
                 request = Request(self._endpoint + path, body, headers, method=method)
@@ -129,10 +133,13 @@ class ServerApi:
                 if error.code not in _WORTH_ANOTHER_TRY or time.monotonic() > give_up_at:
                     raise refused from None
             except (URLError, HTTPException, OSError) as error:
+                why = getattr(error, "reason", error)
                 if time.monotonic() > give_up_at:
-                    why = getattr(error, "reason", error)
                     message = f"no answer from {self._endpoint} for {self._retry_seconds:g} s: {why}"
-                    raise ServerUnreachable(message) from None
+                    raise ServerUnreachable(f"{message}. Is it running, and is that its address?") from None
+                if pause == _PAUSE_SECONDS:
+                    again = "no answer from %s: %s; it is asked again for %g s"
+                    logger.warning(again, self._endpoint, why, self._retry_seconds)
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 

@@ -411,9 +411,12 @@ def _session(master: str) -> "Iterator[SparkSession]":
     from ursula.spark import session
     from ursula.spark.java import JavaMissing
     from ursula.spark.options import OptionError
+    from ursula.spark.reasons import reason_of
     from ursula.spark.server import Refused, ServerUnreachable
 
     try:
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
         before = SparkSession.getActiveSession()
@@ -433,8 +436,11 @@ def _session(master: str) -> "Iterator[SparkSession]":
         StartRefused,
         FolderRefused,
         PlaceTaken,
+        OSError,
     ) as error:
         fail(str(error))
+    except (PySparkException, Py4JJavaError) as error:
+        fail(f"a task failed: {reason_of(error)}")
     finally:
         if before is None:
             spark.stop()
