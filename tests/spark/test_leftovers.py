@@ -8,10 +8,8 @@ from pyspark.sql import SparkSession
 from tests.http.wire import JSON, make
 from tests.server import Server
 from tests.spark import folds
-from typer.testing import CliRunner
+from tests.spark.conftest import Pipeline
 
-import ursula.spark
-from ursula.cli import app
 from ursula.cold.ulid import new_ulid
 from ursula.pipeline import export, materialize
 from ursula.pipeline import ledger as ledgers
@@ -132,25 +130,15 @@ def test_only_what_was_begun_long_ago_is_taken_for_unfinished(tmp_path: Path) ->
     assert files(tmp_path) == kept
 
 
-class NoSpark:
-    """A session for commands that end before they need one."""
-
-    def stop(self) -> None:
-        """Nothing runs."""
-
-
 @pytest.mark.parametrize(
     ("command", "folder"), [(["export"], "exports"), (["materialize", "tests.spark.folds:total"], "states")]
 )
 def test_a_second_job_on_a_place_ends_with_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], folder: str
+    pipeline: Pipeline, tmp_path: Path, command: list[str], folder: str
 ) -> None:
-    monkeypatch.setattr(ursula.spark, "session", lambda *_: NoSpark())
     first = Ledger(str(tmp_path), S3Options(), f"{folder}/orders", "job")
     with first.run():
-        told = CliRunner().invoke(
-            app, ["pipeline", command[0], "orders", *command[1:], str(tmp_path), "--store", str(tmp_path)]
-        )
+        told = pipeline(command[0], "orders", *command[1:], str(tmp_path), "--store", str(tmp_path))
     assert told.exit_code == 1
     assert f"another {command[0]} of the bucket 'orders'" in told.stderr
     assert "runs since" in told.stderr

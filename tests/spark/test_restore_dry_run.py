@@ -8,17 +8,7 @@ import httpx
 import pytest
 from tests.http.wire import BINARY, make, post
 from tests.server import Server
-from typer.testing import CliRunner, Result
-
-import ursula.spark
-from ursula.cli import app
-
-
-class NoSpark:
-    """A session for a job that needs none."""
-
-    def stop(self) -> None:
-        """Nothing runs."""
+from tests.spark.conftest import Pipeline
 
 
 @pytest.fixture
@@ -40,18 +30,11 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
     return {name: (status.st_size, status.st_mtime_ns) for name, status in found.items()}
 
 
-def dry_run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
-    monkeypatch.setattr(ursula.spark, "session", lambda *_: NoSpark())
-    return CliRunner().invoke(app, ["pipeline", "restore", "--dry-run", *arguments])
-
-
-def test_it_tells_what_would_be_restored(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_tells_what_would_be_restored(pipeline: Pipeline, store: Path, tmp_path: Path) -> None:
     before = contents(store)
     data = tmp_path / "data"
     manifest = max((store / "manifests" / "g0").iterdir())
-    told = dry_run(monkeypatch, str(store), "--data-dir", str(data))
+    told = pipeline("restore", "--dry-run", str(store), "--data-dir", str(data))
     assert told.exit_code == 0, told.output
     lines = dict(line.split("  ", 1) for line in told.stdout.splitlines())
     told_of = {name: text.strip() for name, text in lines.items()}
@@ -64,24 +47,20 @@ def test_it_tells_what_would_be_restored(
     assert contents(store) == before
 
 
-def test_it_tells_programs_too_and_what_is_missing(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_tells_programs_too_and_what_is_missing(pipeline: Pipeline, store: Path, tmp_path: Path) -> None:
     segment = next((store / "segments").rglob("*.parquet"))
     segment.unlink()
-    told = dry_run(monkeypatch, str(store), "--data-dir", str(tmp_path / "data"), "--json")
+    told = pipeline("restore", "--dry-run", str(store), "--data-dir", str(tmp_path / "data"), "--json")
     assert told.exit_code == 1
     facts = json.loads(told.stdout)
     assert (facts["dry_run"], facts["generation"], facts["extent"]["streams"]) == (True, 2, 2)
     assert [damage["name"] for damage in facts["damages"]] == [str(segment.relative_to(store))]
 
 
-def test_it_refuses_what_a_restore_would_refuse(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told = dry_run(monkeypatch, str(store), "--data-dir", str(store.parent))
+def test_it_refuses_what_a_restore_would_refuse(pipeline: Pipeline, store: Path, tmp_path: Path) -> None:
+    told = pipeline("restore", "--dry-run", str(store), "--data-dir", str(store.parent))
     assert told.exit_code == 1
     assert "is not empty" in told.stderr
-    told = dry_run(monkeypatch, str(tmp_path), "--data-dir", str(tmp_path / "data"))
+    told = pipeline("restore", "--dry-run", str(tmp_path), "--data-dir", str(tmp_path / "data"))
     assert told.exit_code == 1
     assert "is not a store" in told.stderr
