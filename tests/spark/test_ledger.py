@@ -1,6 +1,9 @@
 """One job at a time on a place: each number is given once, in a folder and in S3."""
 
 import os
+import platform
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -82,6 +85,24 @@ def test_a_job_that_was_taken_over_cannot_commit(
     assert ledger.done() == {"by": "the second"}
     with ledger.run() as third:
         assert third.done == {"by": "the second"}
+
+
+def test_a_job_that_was_killed_on_this_machine_is_taken_over_at_once(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: dead.pid)
+        Run(ledger, 1, None)
+    with ledger.run() as run:
+        run.commit({"n": 1})
+    with monkeypatch.context() as patched:
+        patched.setattr(platform, "node", lambda: "elsewhere")
+        patched.setattr(os, "getpid", lambda: dead.pid)
+        Run(ledger, 4, None)
+    with pytest.raises(PlaceTaken, match="on elsewhere"), ledger.run():
+        pass
 
 
 def test_of_two_that_begin_at_once_one_gets_the_number(ledger: Ledger) -> None:

@@ -143,7 +143,7 @@ class Ledger:
     def _check_free(self, entry: Entry) -> None:
         told = entry.document
         silent_for = time.time() - told["heard"]
-        if told["ended"] or silent_for > SILENT_SECONDS:
+        if told["ended"] or silent_for > SILENT_SECONDS or _was_killed(told["host"], told["process"]):
             return
         since = format_time(int(told["since"]) * 1_000_000)
         raise PlaceTaken(
@@ -216,6 +216,19 @@ class Run:
     def _write(self, ended: bool = False) -> None:
         document = {**self._entry.document, "heard": time.time(), "ended": ended}
         self._ledger.replace(Entry(self._entry.number, document))
+
+
+def _was_killed(host: str, process: int) -> bool:
+    """Whether a process of this machine is gone; of others it is not known."""
+    if host != platform.node():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _last_done(entries: list[Entry]) -> Document | None:
