@@ -153,6 +153,8 @@ async def check_manifests(store: FsStore) -> int:
 async def tidied(folder: Path, keep_trimmed: bool = False) -> AsyncIterator[Tidied]:
     """A group on a folder, which may have been there before; stopped at the end."""
     store = FsStore(folder / "cold")
+    begun = manifests.Generation(manifests.FORMAT, "c", 1, 1, 0)
+    await store.create(manifests.generation_key(1), manifests.encode(begun))
     log = await FileLog.open(folder / "log", generation=1, segment_bytes=4096)
     loaded = await load_newest(store, 0)
     start = log.first if loaded is None else loaded.manifest.position

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,8 @@ END_SECONDS_MAX = 30.0
 class Driver:
     """A Python program, its Java and its workers: a session of processes that is told by its number."""
 
-    def __init__(self, output: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, output: Path, *arguments: str) -> None:
+        """What it says is written to a file, and what Spark needs on disk lies beside that."""
         self._output = output
         with output.open("wb") as file:
             self._process = subprocess.Popen(
@@ -27,7 +28,7 @@ class Driver:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, "SPARK_LOCAL_DIRS": str(output.parent / "local")},
                 cwd=ROOT,
                 start_new_session=True,
             )

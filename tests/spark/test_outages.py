@@ -35,6 +35,8 @@ SECONDS_MAX = 100.0
 
 STORES_WHEN_TOLD = {"cold.flush_interval": "1h"}
 
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:

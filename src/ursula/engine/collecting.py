@@ -103,7 +103,7 @@ class Collector:
         for group, flusher in zip(self._groups, self._flushers, strict=True):
             await self._announce(group, flusher, horizon)
         await store.forget_unfinished(max(settings.keep_replaced, UNFINISHED_SECONDS_MIN))
-        if generation is not None and generation.at >= horizon:
+        if generation.at >= horizon:
             return
         before = self.collected_count, self.collected_bytes
         kept: set[str] = set()

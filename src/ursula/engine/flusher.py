@@ -332,8 +332,8 @@ class Flusher:
         await self._store.put(manifests.live_key(self._group.number), manifests.encode(document))
 
 
-async def check_generation(store: Store, own: int) -> manifests.Generation | None:
-    """The generation that the store is in, if it tells; Superseded if it is not that of this node."""
+async def check_generation(store: Store, own: int) -> manifests.Generation:
+    """The generation that the store is in; Superseded if it is a later one than that of this node."""
     found = await manifests.read_generations(store)
     newest = manifests.newest_generation(found)
     if newest > own:
@@ -341,7 +341,12 @@ async def check_generation(store: Store, own: int) -> manifests.Generation | Non
             f"the store is in generation {newest}, and this node in {own}: it was restored elsewhere. "
             "Stop this node; its data folder holds what came after the restore began"
         )
-    return found[-1] if found else None
+    if newest < own:
+        raise StoreUnavailable(
+            f"the store {store.root} has no {manifests.generation_key(own)}, so it is not what it was: "
+            "is its disk mounted?"
+        )
+    return found[-1]
 
 
 def segment_facts(segment: StoredSegment) -> manifests.SegmentFacts:
