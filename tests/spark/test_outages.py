@@ -34,7 +34,7 @@ FAILED = (AnalysisException, PythonException, StreamingQueryException)
 STORES_WHEN_TOLD = {"cold.flush_interval": "1h"}
 
 pytestmark = pytest.mark.timeout(600)
-"""Nothing is tried again for longer than a second here, so none of them hangs; Spark takes the time it takes."""
+"""Nothing is tried again for longer than a second here: what takes so long hangs."""
 
 
 @pytest.fixture
