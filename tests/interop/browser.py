@@ -119,8 +119,8 @@ class Browser:
 
             def do_POST(self) -> None:
                 fields: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                self._answer(204, b"")
                 reports.put(Report(fields["kind"], fields["state"], fields.get("id"), fields.get("data")))
+                self._answer(204, b"")  # only now: the next report may come as soon as this one is answered
 
             def _answer(self, status: int, body: bytes) -> None:
                 self.send_response(status)

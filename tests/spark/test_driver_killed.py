@@ -267,7 +267,8 @@ def test_a_materialization_that_was_killed_folds_each_message_once(
         assert api.get(f"/{bucket}/{name}/snapshot", follow_redirects=True).json() == expected
 
 
-EXPORT_MOMENTS = ["_ursula/staging/*/*.parquet", "_ursula/*.pending.json"]
+EXPORT_MOMENTS = ["_ursula/staging/*/*/*.parquet", "_ursula/exports/*/*2.json"]
+"""When there is a file, and when the export has entered, under the second number, that it is done."""
 
 
 @pytest.mark.parametrize("moment", some(EXPORT_MOMENTS))

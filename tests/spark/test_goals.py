@@ -1,5 +1,6 @@
 """How much a batch of a stream has: no batch is for files that have nothing of the bucket."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -9,10 +10,21 @@ from tests.server import Server
 from tests.spark.test_streaming import Follower, append, flush, follow
 
 
-@pytest.fixture
-def buckets(api: httpx.Client, path: str) -> tuple[str, str]:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One with so few segments that none are merged."""
+    with Server(tmp_path_factory.mktemp("server") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def buckets(server: Server) -> tuple[str, str]:
     """A bucket with a message in its first and its last segment, and one with messages in those between."""
-    ours, theirs = (f"goals{path.rpartition('/')[2]}-{one}" for one in ("ours", "theirs"))
+    with httpx.Client(base_url=server.url, timeout=60) as api:
+        return filled(api, "ours", "theirs")
+
+
+def filled(api: httpx.Client, ours: str, theirs: str) -> tuple[str, str]:
     for name in (ours, theirs):
         api.put(f"/{name}").raise_for_status()
         make(api, f"/{name}/a", TEXT)
