@@ -45,9 +45,9 @@ def api(server: Server) -> Iterator[httpx.Client]:
         yield one
 
 
-def some(moments: list[Any], count: int = 1) -> list[Any]:
-    """The first moments of a list; all of them where there is time."""
-    return moments if IS_LONG else moments[:count]
+def some(moments: list[Any]) -> list[Any]:
+    """The first moment of a list; all of them where there is time."""
+    return moments if IS_LONG else moments[:1]
 
 
 def killed(folder: Path, server: Server, moment: Request, *arguments: str) -> None:
@@ -116,7 +116,7 @@ def test_a_query_whose_driver_is_killed_again_and_again_writes_each_row_once(
 ) -> None:
     events, checkpoint = Events(api, "events"), str(tmp_path / "checkpoint")
     arrived = 0
-    for moment in some(QUERY_MOMENTS, 2):
+    for moment in some(QUERY_MOMENTS):
         events.grow(5)
         asked = program("follow", bucket="events", checkpoint=checkpoint, partitions=2)
         killed(tmp_path, server, moment, *asked)
@@ -146,7 +146,7 @@ def test_a_write_that_was_killed_and_is_made_again_with_other_partitions_and_ord
 ) -> None:
     api.put("/numbers").raise_for_status()
     once = [(f"s{number % 10}", b"%d" % number) for number in range(driven.ROWS)]
-    for version, moment in enumerate(some(WRITE_MOMENTS, 2)):
+    for version, moment in enumerate(some(WRITE_MOMENTS)):
         asked = program("write", bucket="numbers", version=version, partitions=3, by="id", size=2000)
         killed(tmp_path, server, moment, *asked)
         driven.write(spark, server.url, "numbers", version, 5, "value", 2000)
