@@ -1,7 +1,6 @@
 """The examples work as they are, and the pictures in the docs are theirs."""
 
 import runpy
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,14 +18,6 @@ PICTURES = ROOT / "docs" / "pictures"
 def server(start_server: Any) -> Server:
     found: Server = start_server()
     return found
-
-
-def run(name: str, folder: Path, *more: str) -> list[str]:
-    """What it tells as a process of its own."""
-    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *more]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.splitlines()
 
 
 @pytest.fixture
@@ -58,7 +49,7 @@ def test_the_dashboard_counts_every_run(
 def test_the_chats_are_folded_and_published(
     server: Server, tmp_path: Path, run_here: Callable[..., list[str]]
 ) -> None:
-    told = run("chat_snapshots", tmp_path, "--endpoint", server.url, "--demo")
+    told = run_here("chat_snapshots", "--endpoint", server.url, "--demo")
     assert told[0] == "4 rooms have changed, 4 snapshots were published"
     assert [line.partition(":")[0] for line in told[1:]] == ["garden", "kitchen", "library", "roof"]
     assert (tmp_path / "chats.svg").read_text() == (PICTURES / "chat-snapshots.svg").read_text()

@@ -1,10 +1,9 @@
 """A server or a store that is gone, before or in the middle: soon an error that says so, nothing half done.
 
-When it is back, the same is done again, and every row is there once.
+When it is back, the same is done again, and every row is there once. Of S3: see `long_outages.py`.
 """
 
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -16,17 +15,17 @@ import httpx
 import pytest
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
+from tests.faults.rounds import IS_LONG
 from tests.http.wire import JSON, TEXT, content, make, post, refused
 from tests.server import Server
 from tests.spark import folds
+from tests.spark.conftest import Pipeline
 from tests.spark.tripwire import Request, Tripwire, When
 
 import ursula.spark
-from ursula.cold.store import StoreFailed
 from ursula.engine.restoring import RestoreRefused
 from ursula.pipeline import backup, compact, export, materialize, restore, usage, verify
-from ursula.spark.options import OptionError, S3Options
+from ursula.spark.options import OptionError
 from ursula.spark.server import ServerRefused, ServerUnreachable
 
 FAILED = (AnalysisException, PythonException, StreamingQueryException)
@@ -189,7 +188,7 @@ def kill_when_tripped(server: Server, wire: Tripwire) -> None:
     wire.end()
 
 
-@pytest.mark.parametrize("name", MIDDLES)
+@pytest.mark.parametrize("name", MIDDLES if IS_LONG else ["follow", "write", "compact"])
 def test_a_server_that_goes_away_in_the_middle(jobs: Jobs, server: Server, name: str) -> None:
     job = jobs.of(name)
     with Tripwire(server.url, MIDDLES[name]) as wire:
@@ -356,72 +355,6 @@ def test_a_store_that_goes_away_in_the_middle(
 # A store in S3
 
 
-@pytest.fixture
-def seaweed(tmp_path: Path) -> Iterator[Seaweed]:
-    with Seaweed(tmp_path / "seaweed") as running:
-        running.bucket("outage")
-        yield running
-
-
-def test_s3_that_is_gone_for_a_while(spark: SparkSession, seaweed: Seaweed, tmp_path: Path) -> None:
-    settings = {
-        "cold.backend": "s3",
-        "cold.root": "ours",
-        "cold.s3_bucket": "outage",
-        "cold.s3_endpoint": seaweed.endpoint,
-        "cold.s3_access_key_id": ACCESS_KEY_ID,
-        "cold.s3_secret_access_key": SECRET_ACCESS_KEY,
-        **STORES_WHEN_TOLD,
-    }
-    s3 = S3Options(seaweed.endpoint, "us-east-1", ACCESS_KEY_ID, SECRET_ACCESS_KEY)
-    reached = {
-        "s3Endpoint": seaweed.endpoint,
-        "s3Region": "us-east-1",
-        "s3AccessKeyId": ACCESS_KEY_ID,
-        "s3SecretAccessKey": SECRET_ACCESS_KEY,
-    }
-    with Server(tmp_path / "node", settings=settings) as server:
-        with client(server) as api:
-            fill(api)
-            wait_for_flush(api)
-
-        def read() -> int:
-            return spark.read.format("ursula").options(**at(server.url), **reached).load().count()
-
-        def write() -> None:
-            rows = spark.range(ROWS).selectExpr("'s' AS stream", "concat(id, ';') AS value")
-            target = {"endpoint": server.url, "bucket": "target", "retryTimeout": "1"}
-            transaction = {"txnAppId": "outages", "txnVersion": "1"}
-            rows.write.format("ursula").options(**target, **transaction).mode("append").save()
-
-        seaweed.stop()
-        try:
-            with pytest.raises(PythonException, match="AWS Error NETWORK_CONNECTION"):
-                read()
-            with pytest.raises(PythonException, match=REFUSED):
-                write()
-            with pytest.raises(ServerRefused, match=REFUSED):
-                compact(spark, server.url, s3=s3, retry_seconds=1)
-            with pytest.raises(StoreFailed, match="s3://outage/ours"):
-                verify(spark, "s3://outage/ours", s3=s3)
-            with pytest.raises(StoreFailed, match="s3://outage/ours"):
-                backup(spark, "s3://outage/ours", str(tmp_path / "copy"), s3=s3)
-            with pytest.raises(OSError, match="AWS Error NETWORK_CONNECTION"):
-                usage(spark, path="s3://outage/ours", s3=s3)
-            with pytest.raises(StoreFailed, match="s3://outage/lake"):
-                export(spark, "s3://outage/lake", {**at(server.url), **reached})
-        finally:
-            seaweed.start()
-        with client(server) as api:
-            wait_for_flush(api)
-        assert read() == ROWS
-        write()
-        check_target(server, "write")
-        assert compact(spark, server.url, s3=s3).segments_after == 1
-        assert verify(spark, "s3://outage/ours", s3=s3).damages == []
-        assert export(spark, "s3://outage/lake", {**at(server.url), **reached}).rows == ROWS
-
-
 # What happens to streams while they are followed, and what no stream takes
 
 
@@ -513,13 +446,10 @@ def test_a_bucket_that_nobody_made(jobs: Jobs, server: Server) -> None:
 # The command
 
 
-def test_a_task_that_fails_is_one_line(server: Server, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ursula", "pipeline", "export", "bulk", str(tmp_path / "lake")]
+def test_a_task_that_fails_is_one_line(pipeline: Pipeline, server: Server, tmp_path: Path) -> None:
     with away(store_of(server)):
-        done = subprocess.run(
-            [*command, "--endpoint", server.url, "--master", "local[1]"], capture_output=True, text=True
-        )
-    assert done.returncode == 1
+        done = pipeline("export", "bulk", str(tmp_path / "lake"), "--endpoint", server.url)
+    assert done.exit_code == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ursula: a task failed: FileNotFoundError: there is no segments/g0/")
     assert NOT_THERE in last
