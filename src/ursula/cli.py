@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ursula import __version__, logs, terminal
+from ursula.absent import do_without
 from ursula.config import FILES_SEARCHED, KEYS, Address, Loaded, Secret, StartRefused, load
 
 logger = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ def serve(
     logs.configure(loaded.settings.logging.level, loaded.settings.logging.format)
     for warning in loaded.warnings:
         logger.warning(warning)
+    do_without("pandas")  # pyarrow loads it where it is installed, which takes as long as all the rest
     from ursula.http.server import run  # it takes a while, and only this command needs it
 
     raise typer.Exit(run(loaded.settings))

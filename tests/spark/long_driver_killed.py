@@ -1,4 +1,4 @@
-"""More drivers that are killed: in the middle of writes and of all jobs. `make faults` runs it by its name."""
+"""More drivers that are killed: in the middle of writes and of all jobs. `make faults` runs it, by name."""
 
 import json
 import os
