@@ -100,8 +100,12 @@ def _files(spark: SparkSession, options: ReadOptions, snapshot: Snapshot, paths:
 
 
 def _wanted(options: ReadOptions, snapshot: Snapshot) -> list[Column]:
-    conditions = [*conditions_of(options), Condition("position", "<=", snapshot.position)]
-    if snapshot.after >= 0:  # what lies before may be of another bucket of that name
+    """What tells the rows from others in the files. Positions are not looked at where all of them count."""
+    conditions = list(conditions_of(options))
+    files = [stretch for stretch in snapshot.stretches if stretch.path is not None]
+    if any(file.last > snapshot.position for file in files):
+        conditions.append(Condition("position", "<=", snapshot.position))
+    if any(file.first < snapshot.after for file in files):  # what lies before may be of another bucket
         conditions.append(Condition("position", ">", snapshot.after))
     columns = [column_of(condition) for condition in conditions]
     if options.stream_glob is not None:
