@@ -49,11 +49,11 @@ def test_the_dashboard_counts_every_run(
 def test_the_chats_are_folded_and_published(
     server: Server, tmp_path: Path, run_here: Callable[..., list[str]]
 ) -> None:
-    told = run_here("chat_snapshots", "--endpoint", server.url, "--demo")
+    states = str(tmp_path / "chat-states")
+    told = run_here("chat_snapshots", "--endpoint", server.url, "--states", states, "--demo")
     assert told[0] == "4 rooms have changed, 4 snapshots were published"
     assert [line.partition(":")[0] for line in told[1:]] == ["garden", "kitchen", "library", "roof"]
     assert (tmp_path / "chats.svg").read_text() == (PICTURES / "chat-snapshots.svg").read_text()
-    states = str(tmp_path / "chat-states")
     again = run_here("chat_snapshots", "--endpoint", server.url, "--states", states)
     assert again[0] == "0 rooms have changed, 0 snapshots were published"
     assert again[1:] == told[1:]

@@ -14,7 +14,7 @@ from ..engine.checking import Progress
 from ..spark.exporting import UNFINISHED, WRITTEN, write_days
 from ..spark.options import OptionError, ReadOptions, S3Options, parse_read_options
 from ..spark.planning import Snapshot, take_snapshot
-from ..spark.store import StoreFiles
+from ..spark.store import StoreFiles, absolute
 from .ledger import FOLDER, Document, Ledger, Run, folder_of
 from .leftovers import folder_of_run, remove_files, remove_unfinished
 from .progress import tasks_told, untold
@@ -62,6 +62,7 @@ def export(
     read = parse_read_options(options)
     if read.after is not None or read.until is not None:
         raise OptionError("an export goes on where the last one ended: leave out the offsets")
+    target = absolute(target)
     place = _Place(target, target_s3 or read.s3, read.bucket)
     if dry_run:
         before = place.ledger.done()

@@ -25,6 +25,7 @@ from urllib.parse import quote
 from ..cold.store import ObjectMissing, Store, StoreFailed
 from ..engine.restoring import format_time
 from ..spark.options import OptionError, S3Options
+from ..spark.store import absolute
 from .stores import opened
 
 FORMAT = 1
@@ -68,9 +69,7 @@ class Ledger:
 
     def __init__(self, target: str, s3: S3Options, name: str, what: str) -> None:
         """`name` is that of the folder of the entries; `what` tells people of the work."""
-        is_far = target.startswith("s3://")
-        root = target if is_far else os.path.abspath(target.removeprefix("file://"))
-        self._root = f"{root.rstrip('/')}/{FOLDER}"
+        self._root = f"{absolute(target).rstrip('/')}/{FOLDER}"
         self._s3 = s3
         self._name = name
         self.what = what

@@ -19,7 +19,7 @@ from ..engine.checking import Progress
 from ..spark.folding import APPEND, ENDED, JSON, UNDELETED, Fold, Publishing, fold_streams
 from ..spark.options import OptionError, ReadOptions, S3Options, parse_read_options
 from ..spark.planning import take_snapshot
-from ..spark.store import StoreFiles
+from ..spark.store import StoreFiles, absolute
 from .ledger import Document, Ledger, Run, folder_of
 from .leftovers import folder_of_run, remove_files, remove_unfinished
 from .progress import tasks_told, untold
@@ -76,7 +76,7 @@ def materialize(
     if publish and read.endpoint is None:
         raise OptionError("snapshots are published by a server: say endpoint")
     function = fold if callable(fold) else load_fold(fold)
-    reached = target_s3 or read.s3
+    target, reached = absolute(target), target_s3 or read.s3
     place = _Place(target, reached, read.bucket)
     if dry_run:
         return _planned(read, target, place.ledger.done(), dry_run)[0]

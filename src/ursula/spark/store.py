@@ -29,6 +29,11 @@ class Readable(Protocol):
         """The next bytes, none at the end."""
 
 
+def absolute(root: str) -> str:
+    """A place by its whole name, so that it is the same for tasks, which run in other folders."""
+    return root if root.startswith(_S3) else os.path.abspath(root.removeprefix("file://"))
+
+
 class OpenSegment:
     """A segment whose footer is read."""
 
