@@ -187,12 +187,10 @@ def _states_before(spark: "SparkSession", target: str, s3: S3Options, files: lis
     """The last states as rows that come first."""
 
     def read(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        import pyarrow as pa
-
         from ..spark.states import read_states
 
-        paths = [files[number] for batch in batches for number in batch.column(0).to_pylist()]
-        return read_states(target, s3, [pa.record_batch({"path": pa.array(paths, pa.string())})])
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        return read_states(target, s3, (files[number] for number in numbers))
 
     numbers = spark.range(0, len(files), 1, max(1, len(files)))  # a file for each task, without a shuffle
     schema = (

@@ -4,7 +4,6 @@ On the driver only. Spark leaves out row groups and columns by its own means, wh
 that is written in Python.
 """
 
-import os
 import warnings
 from collections.abc import Mapping
 from functools import reduce
@@ -22,6 +21,7 @@ from .options import SNAPSHOT, ReadOptions, S3Options, parse_read_options
 from .planning import Snapshot, bounded_snapshot
 from .rows import schema_of, stored_name
 from .selection import conditions_of, glob_pattern
+from .store import absolute
 
 _S3 = "s3://"
 _EVERYTHING_OR_AN_ERROR = {
@@ -121,7 +121,7 @@ def _base(root: str) -> str:
     """The root as Spark names it."""
     if root.startswith(_S3):
         return f"s3a://{root.removeprefix(_S3).rstrip('/')}"
-    return f"file://{os.path.abspath(root.removeprefix('file://'))}"
+    return f"file://{absolute(root)}"
 
 
 def _is_far(snapshot: Snapshot) -> bool:

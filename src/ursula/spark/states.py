@@ -57,24 +57,23 @@ def write_states(
     yield pa.RecordBatch.from_pylist([row], schema=_WRITTEN)
 
 
-def read_states(target: str, s3: S3Options, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The states in files that these batches name, as rows to fold that come before all others."""
+def read_states(target: str, s3: S3Options, paths: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    """The states in these files, as rows to fold that come before all others."""
     store = StoreFiles(target, s3)
-    for batch in batches:
-        for path in batch.column(0).to_pylist():
-            table = pq.read_table(pa.BufferReader(store.read(path)))
-            count = table.num_rows
-            rows = pa.table(
-                {
-                    "stream": table["stream"],
-                    "incarnation": table["incarnation"],
-                    "step": pa.repeat(pa.scalar(STATE, pa.int32()), count),
-                    "is_json": pc.fill_null(pc.equal(table["content_type"], JSON), False),
-                    "offset": table["offset"],
-                    "next_offset": table["offset"],
-                    "position": table["position"],
-                    "index": pa.repeat(pa.scalar(0, pa.int32()), count),
-                    "value": table["state"],
-                }
-            )
-            yield from rows.to_batches()
+    for path in paths:
+        table = pq.read_table(pa.BufferReader(store.read(path)))
+        count = table.num_rows
+        rows = pa.table(
+            {
+                "stream": table["stream"],
+                "incarnation": table["incarnation"],
+                "step": pa.repeat(pa.scalar(STATE, pa.int32()), count),
+                "is_json": pc.fill_null(pc.equal(table["content_type"], JSON), False),
+                "offset": table["offset"],
+                "next_offset": table["offset"],
+                "position": table["position"],
+                "index": pa.repeat(pa.scalar(0, pa.int32()), count),
+                "value": table["state"],
+            }
+        )
+        yield from rows.to_batches()
