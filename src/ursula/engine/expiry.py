@@ -8,7 +8,7 @@ window before the deadline. A stream past its deadline is ended by a logged `Exp
 from collections.abc import Iterator
 from heapq import heappop, heappush
 
-from ..model.commands import Expire, Renew
+from ..model.commands import Create, Expire, IngestRows, Renew, StreamCommand
 from ..model.state import State
 from ..model.stream import MICROSECONDS, Stream
 
@@ -42,6 +42,17 @@ class Expiry:
         if self._pending(stream) is not None:
             return None
         return Expire(bucket, name, stream.incarnation, stream.deadline)
+
+    def overdue_for(self, command: StreamCommand | IngestRows, now: int) -> Expire | None:
+        """The command that must come before another: it ends a stream of which that one speaks."""
+        if isinstance(command, IngestRows):
+            names = list(dict.fromkeys(row.stream for row in command.rows))
+        elif isinstance(command, Create) and command.fork is not None:
+            names = [command.stream, command.fork.source]
+        else:
+            names = [command.stream]
+        found = (self.overdue(command.bucket, name, now) for name in names)
+        return next((overdue for overdue in found if overdue is not None), None)
 
     def seen(self, bucket: str, name: str, now: int) -> Renew | None:
         """Note a read; returns the command that logs it if that is due."""

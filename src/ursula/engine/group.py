@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ..cold.store import StoreFailed
 from ..log.seam import AppendFailed, AppendUnknown, Log
@@ -20,14 +21,11 @@ from ..model.commands import (
     AnyCommand,
     Append,
     Collect,
-    Create,
     CreateBucket,
     DeleteBucket,
-    Expire,
     FlushBegin,
     Flushed,
     IngestBegin,
-    IngestRows,
     Merge,
     StoreCommand,
 )
@@ -37,7 +35,6 @@ from ..model.outcomes import (
     Created,
     Ended,
     Refused,
-    RowsIngested,
     Undeleted,
 )
 from ..model.state import State
@@ -46,35 +43,25 @@ from .counts import Counts
 from .evidence import Evidence, is_unproven, prove
 from .expiry import Expiry
 from .failures import Failure, OutcomeUnknown, Unavailable
+from .gathering import Done, Gathering, size_of
 from .reading import Reading
 from .settling import Settling
 from .status import GroupStatus
 from .watchers import Watchers
 
-BATCH_COMMANDS_MAX = 1024
-BATCH_BYTES_MAX = 1024 * 1024
 SLICE_SECONDS = 0.005
-FEED_PAUSE_SECONDS = 0.005
-"""Who follows a bucket is woken no more often than this: all its streams together may be busy."""
-
-Done = Callable[[AnyOutcome | Failure], None]
 
 logger = logging.getLogger(__name__)
 
 
-class Batch:
+class Batch(NamedTuple):
     """Commands on their way through the log, with those who wait for them."""
 
-    __slots__ = ("at", "body_bytes", "commands", "dones", "payload")
-
-    def __init__(
-        self, at: int, commands: list[AnyCommand], dones: list[Done | None], body_bytes: int, payload: bytes
-    ) -> None:
-        self.at = at
-        self.body_bytes = body_bytes
-        self.commands = commands
-        self.dones = dones
-        self.payload = payload
+    at: int
+    commands: list[AnyCommand]
+    dones: list[Done | None]
+    body_bytes: int
+    payload: bytes
 
 
 class Group(Reading):
@@ -108,14 +95,8 @@ class Group(Reading):
         self._expiry = Expiry(self.state)
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._proposer = secrets.randbits(63)
-        self._commands: list[AnyCommand] = []
-        self._dones: list[Done | None] = []
-        self._gathered_bytes = 0
-        self._gathering: asyncio.Future[None] | None = None
+        self._gathering = Gathering()
         self._in_flight: deque[Batch] = deque()
-        self._touched: dict[str, None] = {}
-        self._touched_buckets: dict[str, None] = {}
-        self._feed_timer: asyncio.TimerHandle | None = None
         self._proposed = 0
         self._finished = 0
         self._late = 0
@@ -147,7 +128,7 @@ class Group(Reading):
         while self._in_flight:
             dones = self._in_flight.popleft().dones
             self._finish(dones, [OutcomeUnknown("the server failed")] * len(dones))
-        dones, self._commands, self._dones = self._dones, [], []
+        dones = self._gathering.give_up()
         self._finish(dones, [Unavailable("the server failed")] * len(dones))
 
     async def stop(self) -> None:
@@ -221,7 +202,7 @@ class Group(Reading):
         if self._expiry.heap and not isinstance(
             command, CreateBucket | DeleteBucket | IngestBegin | StoreCommand
         ):
-            overdue = self._overdue(command)
+            overdue = self._expiry.overdue_for(command, self._clock())
             if overdue is not None:
                 self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, unsplit)), 0)
                 return
@@ -246,7 +227,7 @@ class Group(Reading):
         if isinstance(command, FlushBegin | Flushed | Merge | Collect) and not self._stopping:
             self._enqueue(command, done, 0)
         else:
-            self.propose(command, done, _size(command))
+            self.propose(command, done, size_of(command))
         return await future
 
     @property
@@ -256,7 +237,7 @@ class Group(Reading):
 
     def _is_full(self, size: int) -> bool:
         """Whether so many bytes more are too many; one append always fits where there is nothing else."""
-        held = self.state.gauge.count + self._gathered_bytes
+        held = self.state.gauge.count + self._gathering.body_bytes
         return self._hot_bytes_max is not None and held > 0 and held + size > self._hot_bytes_max
 
     def _prove(self, command: Evidence, done: Done, size: int, unsplit: str | None) -> bool:
@@ -306,36 +287,12 @@ class Group(Reading):
         done(outcome)
 
     def _enqueue(self, command: AnyCommand, done: Done | None, size: int) -> None:
-        self._commands.append(command)
-        self._dones.append(done)
-        self._gathered_bytes += size
         self._proposed += 1
-        if self._gathering is not None:
-            self._gathering.set_result(None)
-            self._gathering = None
-
-    def _overdue(self, command: AnyCommand) -> Expire | None:
-        now = self._clock()
-        if isinstance(command, IngestRows):
-            return self._overdue_of_rows(command, now)
-        found = self._expiry.overdue(command.bucket, command.stream, now)  # type: ignore[union-attr]
-        if found is None and isinstance(command, Create) and command.fork is not None:
-            found = self._expiry.overdue(command.bucket, command.fork.source, now)
-        return found
-
-    def _overdue_of_rows(self, command: IngestRows, now: int) -> Expire | None:
-        for stream in dict.fromkeys(row.stream for row in command.rows):
-            found = self._expiry.overdue(command.bucket, stream, now)
-            if found is not None:
-                return found
-        return None
+        self._gathering.add(command, done, size)
 
     async def _write_batches(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            if not self._commands:
-                self._gathering = loop.create_future()
-                await self._gathering
+            await self._gathering.begun()
             batch = self._take()
             self._in_flight.append(batch)
             try:
@@ -352,17 +309,7 @@ class Group(Reading):
             await asyncio.sleep(0)
 
     def _take(self) -> Batch:
-        """The next batch: everything that waits, within the limits; one larger command goes alone."""
-        commands, dones = self._commands, self._dones
-        count = len(commands)
-        if count > BATCH_COMMANDS_MAX or self._gathered_bytes > BATCH_BYTES_MAX:
-            count = _fitting(commands)
-        self._commands, self._dones = commands[count:], dones[count:]
-        del commands[count:], dones[count:]
-        left_bytes = sum(map(_size, self._commands))
-        body_bytes, self._gathered_bytes = max(0, self._gathered_bytes - left_bytes), left_bytes
-        if isinstance(commands[0], IngestRows):
-            body_bytes = sum(len(message) for row in commands[0].rows for message in row.messages)
+        commands, dones, body_bytes = self._gathering.take()
         at = self._clock()
         return Batch(at, commands, dones, body_bytes, entries.encode(self._proposer, at, commands))
 
@@ -410,12 +357,8 @@ class Group(Reading):
             self._finish(dones, outcomes)
         elif self._waiting:
             self._run_waiting()
-        if self._touched:
-            touched, self._touched = self._touched, {}
-            for watched in touched:
-                self.watchers.wake(watched)
-        if self._touched_buckets and self._feed_timer is None:
-            self._wake_feeds()
+        if self.watchers:
+            self.watchers.wake(commands, outcomes)
 
     def _note_store(self, commands: list[AnyCommand]) -> None:
         """A cut was made here, or something is stored and may be let go of."""
@@ -431,40 +374,15 @@ class Group(Reading):
         if self.state.unparked:
             self.settling.begin()
 
-    def _wake_feeds(self) -> None:
-        """Wake who follows a bucket: at once after a pause; what comes soon after that, together."""
-        touched, self._touched_buckets = self._touched_buckets, {}
-        for bucket in touched:
-            self.watchers.wake(bucket_key(bucket))
-        loop = asyncio.get_running_loop()
-        self._feed_timer = loop.call_later(FEED_PAUSE_SECONDS, self._end_feed_pause)
-
-    def _end_feed_pause(self) -> None:
-        self._feed_timer = None
-        if self._touched_buckets:
-            self._wake_feeds()
-
     def _note(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
-        """Take note of what the engine must know: streams with a deadline, ended ones, watched ones."""
-        watched = bool(self.watchers)
+        """Take note of new streams, which may have a deadline, and of those that have ended."""
         for command, outcome in zip(commands, outcomes, strict=True):
-            if watched and not isinstance(command, StoreCommand):
-                self._touched_buckets[command.bucket] = None
             if type(outcome) is Appended:
-                if watched:
-                    self._touched[outcome.incarnation] = None
-            elif isinstance(outcome, Created):
-                if outcome.new and outcome.deadline is not None and isinstance(command, Create):
-                    self._look_after(command.bucket, command.stream)
-            elif isinstance(outcome, RowsIngested):
-                if watched:
-                    self._touched.update(dict.fromkeys(outcome.incarnations))
-            elif isinstance(outcome, Undeleted):
-                if outcome.deadline is not None:
-                    self._look_after(command.bucket, command.stream)  # type: ignore[union-attr]
-            elif isinstance(outcome, Ended):
+                continue
+            if isinstance(outcome, Ended):
                 self._expiry.forget(outcome.incarnation)
-                self._touched[outcome.incarnation] = None
+            elif isinstance(outcome, Undeleted) or (isinstance(outcome, Created) and outcome.new):
+                self._look_after(command.bucket, command.stream)  # type: ignore[union-attr]
 
     def _finish(self, dones: list[Done | None], outcomes: Sequence[AnyOutcome | Failure]) -> None:
         self._finished += len(dones)
@@ -566,28 +484,6 @@ class Group(Reading):
         if next_look is not None:
             delay = min(max(next_look - now, 1000) / 1_000_000, 3600.0)
             self._expiry_timer = asyncio.get_running_loop().call_later(delay, self._expiry_tick)
-
-
-def bucket_key(bucket: str) -> str:
-    """The key under which a bucket is watched; no incarnation of a stream looks like it."""
-    return f"/{bucket}"
-
-
-def _size(command: AnyCommand) -> int:
-    """How much of a batch a command takes; that of many rows takes all of it, since it must be alone."""
-    if isinstance(command, IngestRows):
-        return BATCH_BYTES_MAX + 1
-    return sum(map(len, command.messages)) if isinstance(command, Append | Create) else 0
-
-
-def _fitting(commands: list[AnyCommand]) -> int:
-    """How many of the commands make one batch: as many as fit, and at least one."""
-    size = 0
-    for count, command in enumerate(commands[:BATCH_COMMANDS_MAX]):
-        size += _size(command)
-        if count and size > BATCH_BYTES_MAX:
-            return count
-    return min(len(commands), BATCH_COMMANDS_MAX)
 
 
 def _then(done: Done, following: Callable[[], None]) -> Done:

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ..engine.group import Group, bucket_key
+from ..engine.group import Group
 from ..engine.later import Later
+from ..engine.watchers import bucket_key
 from ..model.contents import BEGINNING, TAIL
 from ..model.outcomes import FeedPage, Refused
 from .errors import Problem

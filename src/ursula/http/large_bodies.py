@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from ..cold.blobs import made_at
 from ..cold.store import StoreFailed
 from ..engine.failures import Failure, OutcomeUnknown
-from ..engine.group import Done, Group
+from ..engine.gathering import Done
+from ..engine.group import Group
 from ..model.commands import Append, Body, Create
 from ..model.limits import BODY_BYTES_HELD_MAX
 from ..model.outcomes import AnyOutcome, Appended, Created, Refused
