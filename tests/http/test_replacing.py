@@ -16,7 +16,7 @@ from ursula.spark.store import StoreFiles
 @pytest.fixture
 def bulk(start_server: Any) -> Server:
     """A server with three segments of one stream, and something that is in memory only."""
-    server: Server = start_server()
+    server: Server = start_server(cold__flush_interval="1h")
     with httpx.Client(base_url=server.url, timeout=60) as api:
         api.put("/bulk").raise_for_status()
         make(api, "/bulk/a", BINARY)
