@@ -1,16 +1,18 @@
-"""A store whose disk is not mounted: nothing is flushed to the empty folder in its place, and all is kept."""
+"""A store whose disk is not mounted: nothing is put into the empty folder in its place, and all is kept."""
 
 import time
 from pathlib import Path
+from shutil import rmtree
 
 import httpx
 from tests.http.wire import BINARY, content, make, post, refused
 from tests.server import Server
 
 BACK_SECONDS_MAX = 60.0
+LARGE_BYTES = 2 << 20
 
 
-def test_nothing_is_flushed_to_where_the_store_is_not(tmp_path: Path) -> None:
+def test_nothing_is_stored_where_the_store_is_not(tmp_path: Path) -> None:
     mount, disk = tmp_path / "mount", tmp_path / "disk"
     settings = {"cold.root": str(mount), "cold.flush_interval": "1h", "cold.cache_bytes": "0"}
     with Server(tmp_path / "data", settings=settings) as server:
@@ -25,10 +27,14 @@ def test_nothing_is_flushed_to_where_the_store_is_not(tmp_path: Path) -> None:
                 answer = api.post("/cluster/flush")
                 refused(answer, 503, "store_unavailable")
                 assert "is its disk mounted?" in answer.text
-            assert list(mount.rglob("*.parquet")) == []
-            for left in mount.iterdir():
-                left.rmdir()
-            mount.rmdir()
+            for answer in (
+                api.post("/bulk/a", content=b"x" * LARGE_BYTES, headers=BINARY),
+                api.put("/bulk/a/snapshot/8", content=b"eight bytes in short"),
+            ):
+                refused(answer, 503, "store_unavailable")
+                assert "is its disk mounted?" in answer.text
+            assert [path for path in mount.rglob("*") if path.is_file()] == []
+            rmtree(mount)
             disk.rename(mount)
             give_up_at = time.monotonic() + BACK_SECONDS_MAX
             while not api.post("/cluster/flush").is_success:

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from .cache import Cache
+from .manifest import not_what_it_was
 from .store import Store
 from .ulid import milliseconds_of, new_ulid
 from .unfinished import Unfinished, no_room
@@ -26,11 +27,21 @@ _NAME_CHARACTERS_MAX = 200
 
 
 class Blobs:
-    """The blobs of a store; `scratch` is for what is on its way to or from one that is elsewhere."""
+    """The blobs of a store; `scratch` is for what is on its way to or from one that is elsewhere.
 
-    def __init__(self, store: Store, scratch: Path, copies_bytes_max: int = COPIES_BYTES_MAX) -> None:
+    `beside` names an object without which the store is not the one it was: nothing is stored then.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        scratch: Path,
+        copies_bytes_max: int = COPIES_BYTES_MAX,
+        beside: str | None = None,
+    ) -> None:
         self._store = store
         self._scratch = scratch
+        self._beside = beside
         self._unfinished = Unfinished(store, scratch)
         self._copies = Cache(copies_bytes_max)
 
@@ -52,11 +63,13 @@ class Blobs:
             await self._store.put_file(_object(key), writer.path)
         finally:
             await asyncio.to_thread(writer.discard)  # it is elsewhere now, or not wanted
+        await self._check_place(key)
 
     async def put(self, key: str, pieces: Sequence[bytes]) -> None:
         """Store these bytes in a row under this name."""
         if len(pieces) == 1:
             await self._store.put(_object(key), pieces[0])
+            await self._check_place(key)
         else:
             await self.keep(await asyncio.to_thread(self._write, pieces), key)
 
@@ -83,6 +96,13 @@ class Blobs:
     async def close(self) -> None:
         """Forget the copies."""
         await self._copies.close()
+
+    async def _check_place(self, key: str) -> None:
+        """Take back what went into an empty folder, where the disk of a local store is no longer mounted."""
+        path = None if self._beside is None else self._store.local_path(self._beside)
+        if self._beside is not None and path is not None and not await asyncio.to_thread(path.exists):
+            await self.remove(key)
+            raise not_what_it_was(self._store, self._beside)
 
     async def _copy(self, key: str) -> "BlobFile":
         path = self._scratch / f"blob-{new_ulid()}"

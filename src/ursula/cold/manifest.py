@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from .store import ObjectDamaged, Store
+from .store import ObjectDamaged, Store, StoreUnavailable
 from .ulid import new_ulid
 
 FORMAT = 1
@@ -164,6 +164,13 @@ async def read_live(store: Store, group: int) -> LiveList:
     """The live list of a group."""
     key = live_key(group)
     return _decode(key, await store.get(key), LiveList)
+
+
+def not_what_it_was(store: Store, missing: str) -> StoreUnavailable:
+    """The failure of a store in which something is missing that is always there."""
+    return StoreUnavailable(
+        f"the store {store.root} has no {missing}, so it is not what it was: is its disk mounted?"
+    )
 
 
 def newest_generation(generations: Sequence[Generation]) -> int:

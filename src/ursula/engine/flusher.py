@@ -342,10 +342,7 @@ async def check_generation(store: Store, own: int) -> manifests.Generation:
             "Stop this node; its data folder holds what came after the restore began"
         )
     if newest < own:
-        raise StoreUnavailable(
-            f"the store {store.root} has no {manifests.generation_key(own)}, so it is not what it was: "
-            "is its disk mounted?"
-        )
+        raise manifests.not_what_it_was(store, manifests.generation_key(own))
     return found[-1]
 
 
