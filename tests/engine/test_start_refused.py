@@ -94,30 +94,16 @@ def test_a_log_that_is_trimmed_beyond_the_manifest_is_refused(tmp_path: Path) ->
     assert "they do not fit" in refused(folder, prepare)
 
 
-def test_a_store_without_manifests_beside_a_trimmed_log_is_refused(tmp_path: Path) -> None:
+def test_an_empty_store_beside_a_trimmed_log_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
     async def prepare() -> None:
         await filled(folder, 5)
-        shutil.rmtree(folder / "cold" / "manifests")
+        shutil.rmtree(folder / "cold")
 
     text = refused(folder, prepare)
     assert "no manifest" in text
     assert "cold.root" in text
-
-
-@pytest.mark.parametrize("flushes", [0, 5])
-def test_an_empty_store_of_a_node_that_was_started_before_is_refused(tmp_path: Path, flushes: int) -> None:
-    folder = tmp_path / "data"
-
-    async def prepare() -> None:
-        await filled(folder, flushes)
-        (folder / "cold").rename(folder / "not mounted")
-
-    text = refused(folder, prepare)
-    assert "is empty, and this node was started before" in text
-    assert "cold.root" in text
-    assert not (folder / "cold" / "generations").exists(), "nothing is begun there"
 
 
 def test_the_store_of_another_cluster_is_refused(tmp_path: Path) -> None:

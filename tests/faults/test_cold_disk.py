@@ -301,7 +301,7 @@ def test_a_snapshot_whose_bytes_are_lost_is_an_error_that_says_so(tmp_path: Path
         for stream in streams:
             stream.move(server)
         check_loss(streams)
-        shutil.rmtree(blobs.parent)
+        shutil.rmtree(blobs)
         for stream in streams:
             assert stream.append().status == 204
             assert stream.publish(SMALL + b"new").status == 204, "a new one makes it good"

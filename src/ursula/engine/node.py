@@ -148,19 +148,11 @@ class Node:
                 return found
 
     async def _enter_store(self) -> None:
-        """Begin the first generation in an empty store; refuse one that is someone else's, or ahead of us.
-
-        The store is begun before the log is: where there is a log, an empty one is not the store it was.
-        """
+        """Begin the first generation in an empty store; refuse one that is someone else's, or ahead of us."""
         own = manifests.Generation(
             manifests.FORMAT, self.cluster, self.generation, self.group_count, self._clock()
         )
         found = await manifests.read_generations(self.store)
-        if not found and self._has_log():
-            raise StartRefused(
-                f"the store {self.store.root} is empty, and this node was started before: mount its disk, or "
-                "name the store that it always had with cold.root or cold.s3_bucket"
-            )
         if not found and self.generation == 1:
             await self._begin_store(manifests.encode(own))
             found = await manifests.read_generations(self.store)
@@ -183,13 +175,10 @@ class Node:
         try:
             await self.store.create(manifests.generation_key(1), generation)
         except StoreUnavailable as error:
-            if self._folder is not None and self.store.local_range() is not None:
+            is_new = self._folder is not None and not self._folder.log_path(0).exists()
+            if is_new and self.store.local_range() is not None:
                 raise StartRefused(f"cannot begin the store: {error}") from None
             raise
-
-    def _has_log(self) -> bool:
-        """Whether this node was started before."""
-        return self._folder is not None and self._folder.log_path(0).exists()
 
     async def _open_group(self, number: int) -> None:
         """Make a group of the newest manifest and the log after it."""
