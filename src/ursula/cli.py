@@ -117,7 +117,7 @@ def serve(
     logs.configure(loaded.settings.logging.level, loaded.settings.logging.format)
     for warning in loaded.warnings:
         logger.warning(warning)
-    do_without("pandas")  # pyarrow loads it where it is installed, which takes as long as all the rest
+    do_without("pandas")  # pyarrow loads it where it is installed, and nothing here needs it
     from ursula.http.server import run  # it takes a while, and only this command needs it
 
     raise typer.Exit(run(loaded.settings))

@@ -99,8 +99,10 @@ class Blobs:
 
     async def _check_place(self, key: str) -> None:
         """Take back what went into an empty folder, where the disk of a local store is no longer mounted."""
-        path = None if self._beside is None else self._store.local_path(self._beside)
-        if self._beside is not None and path is not None and not await asyncio.to_thread(path.exists):
+        if self._beside is None:
+            return
+        path = self._store.local_path(self._beside)
+        if path is not None and not await asyncio.to_thread(path.exists):
             await self.remove(key)
             raise not_what_it_was(self._store, self._beside)
 

@@ -375,13 +375,15 @@ class Group(Reading):
             self.settling.begin()
 
     def _note(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
-        """Take note of new streams, which may have a deadline, and of those that have ended."""
+        """Take note of streams that have a deadline now, and of those that have ended."""
         for command, outcome in zip(commands, outcomes, strict=True):
             if type(outcome) is Appended:
                 continue
             if isinstance(outcome, Ended):
                 self._expiry.forget(outcome.incarnation)
-            elif isinstance(outcome, Undeleted) or (isinstance(outcome, Created) and outcome.new):
+            elif (
+                isinstance(outcome, Undeleted) or (isinstance(outcome, Created) and outcome.new)
+            ) and outcome.deadline is not None:
                 self._look_after(command.bucket, command.stream)  # type: ignore[union-attr]
 
     def _finish(self, dones: list[Done | None], outcomes: Sequence[AnyOutcome | Failure]) -> None:
