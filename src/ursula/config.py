@@ -298,7 +298,9 @@ class Cold:
     max_hot_bytes: int = key(
         "256MiB", SIZE, "Most bytes that are not yet in the store; beyond it appends get 503."
     )
-    cache_bytes: int = key("256MiB", SIZE_OR_NONE, "Most bytes of what was read from the store in memory.")
+    cache_bytes: int = key(
+        "256MiB", SIZE_OR_NONE, "Most bytes in memory of what is in the store, read or written lately."
+    )
     keep_replaced: float = key("24h", DURATION, "How long objects that were replaced are kept for readers.")
     keep_trimmed: bool = key(False, SWITCH, "Whether trimmed and deleted data stays in the store.")
 

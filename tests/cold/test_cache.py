@@ -175,3 +175,30 @@ def test_closing_ends_what_is_under_way() -> None:
         assert (cache.held_bytes, len(cache)) == (0, 0)
 
     run(test)
+
+
+def test_room_that_was_lent_is_asked_for_when_it_is_needed() -> None:
+    async def test() -> None:
+        cache, source = Cache(40), Source()
+        asked: list[str] = []
+
+        def give_back(key: str) -> Callable[[], None]:
+            def leave() -> None:
+                asked.append(key)
+                cache.release(key)
+
+            return leave
+
+        await cache.get("a", source.load("a"))
+        for key in ("x", "y"):
+            cache.lend(key, 15, give_back(key))
+        assert (cache.held_bytes, asked) == (40, [])
+        await cache.get("a", source.load("a"))
+        assert source.loads == ["a"]
+        await cache.get("b", source.load("b"))
+        assert (cache.held_bytes, asked) == (35, ["x"])
+        cache.release("y")
+        cache.release("y")
+        assert (cache.held_bytes, len(cache), asked) == (20, 2, ["x"])
+
+    run(test)

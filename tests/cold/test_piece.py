@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cold.sample_rows import Row, mixed_rows, one_stream, row, table_of
 
-from ursula.cold.piece import Piece, rows_in_order
+from ursula.cold.piece import Piece, Pieces, rows_in_order
 from ursula.cold.segment import Footer, decode_row_group, encode_segment
 from ursula.model.messages import Messages
 
@@ -43,7 +43,7 @@ def both(appended: list[list[bytes]], events: bool) -> tuple[Messages, Piece]:
                 rows.append(row("s", "snapshot", offset, position + 100))
             offset += len(payload)
         messages.add(tuple(payloads))
-    piece = Piece.of(whole_table(rows), "b", "s", "1-1-0")
+    piece = Pieces(whole_table(rows)).find("b", "s", "1-1-0")
     assert piece is not None
     return messages, piece
 
@@ -56,7 +56,9 @@ def test_a_piece_answers_as_messages_in_memory_do(
     messages, piece = both(appended, events)
     assert (piece.start, piece.end, list(piece.ends)) == (START, messages.end, list(messages.ends))
     assert list(piece.append_ends) == list(messages.append_ends or messages.ends)
-    assert bytes(piece.data) == b"".join(payload for payloads in appended for payload in payloads)
+    taken: list[bytes] = []
+    piece.read(START, messages.end, messages.end, whole=False, into=taken, split=False)
+    assert taken == [b"".join(payload for payloads in appended for payload in payloads)]
     for offset in range(START, messages.end + 2):
         assert piece.is_boundary(offset) == messages.is_boundary(offset)
         assert piece.count_before(offset) == messages.count_before(offset)
@@ -82,7 +84,7 @@ def test_a_piece_knows_its_first_record_and_the_commands_at_its_ends() -> None:
         row("s", "append", 6, 6, b"d", record=42),
         row("s", "append", 7, 6, b"e", record=43, index=1),
     ]
-    piece = Piece.of(whole_table(rows), "b", "s", "1-1-0")
+    piece = Pieces(whole_table(rows)).find("b", "s", "1-1-0")
     assert piece is not None
     assert piece.first_record == 40
     assert (piece.first_command, piece.last_command) == ((5, 2), (6, 1))
@@ -90,34 +92,34 @@ def test_a_piece_knows_its_first_record_and_the_commands_at_its_ends() -> None:
 
 
 def test_binary_messages_have_no_record() -> None:
-    piece = Piece.of(whole_table([row("s", "append", 0, 1, b"x")]), "b", "s", "1-1-0")
+    piece = Pieces(whole_table([row("s", "append", 0, 1, b"x")])).find("b", "s", "1-1-0")
     assert piece is not None
     assert piece.first_record is None
 
 
 def test_every_message_that_is_not_json_is_an_append_also_in_a_batch() -> None:
     rows = [row("s", "append", 0, 1, b"ab"), row("s", "append", 2, 1, b"c")]
-    piece = Piece.of(whole_table(rows), "b", "s", "1-1-0")
+    piece = Pieces(whole_table(rows)).find("b", "s", "1-1-0")
     assert piece is not None
     assert list(piece.append_ends) == [2, 3]
 
 
 def test_a_stream_without_messages_has_no_piece() -> None:
     table = whole_table([row("s", "create", 0, 1), row("t", "append", 0, 1, b"x")])
-    assert Piece.of(table, "b", "s", "1-1-0") is None
-    assert Piece.of(table, "b", "t", "1-2-0") is None
-    assert Piece.of(table, "a", "t", "1-1-0") is None
-    assert Piece.of(table.slice(0, 0), "b", "t", "1-1-0") is None
+    assert Pieces(table).find("b", "s", "1-1-0") is None
+    assert Pieces(table).find("b", "t", "1-2-0") is None
+    assert Pieces(table).find("a", "t", "1-1-0") is None
+    assert Pieces(table.slice(0, 0)).find("b", "t", "1-1-0") is None
 
 
 def test_missing_messages_are_noticed() -> None:
     table = whole_table([row("s", "append", 0, 1, b"ab"), row("s", "append", 3, 2, b"c")])
     with pytest.raises(ValueError, match="messages of s are missing between 0 and 4"):
-        Piece.of(table, "b", "s", "1-1-0")
+        Pieces(table).find("b", "s", "1-1-0")
 
 
 def test_a_piece_that_is_read_as_a_whole_is_not_copied() -> None:
-    piece = Piece.of(one_stream([b"a" * 1000] * 1000), "b", "s", "1-1-0")
+    piece = Pieces(one_stream([b"a" * 1000] * 1000)).find("b", "s", "1-1-0")
     assert piece is not None
     chunks: list[bytes] = []
     assert piece.read(0, 1_000_000, 1 << 20, whole=False, into=chunks, split=False) == 1_000_000
@@ -132,7 +134,7 @@ def test_a_stream_without_ordinals_is_told_from_its_bytes_alone(rows: list[bytes
         size = len(payload or b"")
         told.append(row("s", "append" if payload else "attributes", offset, 1, payload))
         offset += size
-    full = Piece.of(whole_table(told), "b", "s", "1-1-0")
+    full = Pieces(whole_table(told)).find("b", "s", "1-1-0")
     plain = Piece.of_plain(pa.array([*[b"before"] * cut, *rows], pa.binary()).slice(cut), 7, offset - 4)
     assert full is not None
     assert (plain.start, plain.ends, plain.data) == (full.start, full.ends, full.data)
@@ -156,7 +158,7 @@ def test_every_stream_is_read_back_whole_across_row_groups(seed: int) -> None:
         offset, chunks = appended[0]["offset"], list[bytes]()
         span = footer.find(*name, offset)
         while span is not None:
-            piece = Piece.of(decode_row_group(footer, span, data[span.start : span.end]), *name)
+            piece = Pieces(decode_row_group(footer, span, data[span.start : span.end])).find(*name)
             if piece is not None:
                 assert piece.start == offset
                 offset = piece.read(offset, 1 << 60, 1 << 60, True, chunks, True)

@@ -61,8 +61,11 @@ class FaultyStore(FsStore):
 
 @asynccontextmanager
 async def node_on(folder: Path, store: Store | None = None, cold: Cold | None = None) -> AsyncIterator[Node]:
-    """A node that has replayed its log. It does not flush by itself; it is stopped at the end."""
-    node = Node(DataFolder(folder), LOG_SEGMENT_BYTES, cold=cold or Cold(), store=store)
+    """A node that has replayed its log. It does not flush by itself; it is stopped at the end.
+
+    What it flushes is out of memory, unless it is given a cache.
+    """
+    node = Node(DataFolder(folder), LOG_SEGMENT_BYTES, cold=cold or Cold(cache_bytes=0), store=store)
     task = asyncio.create_task(node.run())
     try:
         async with asyncio.timeout(60):

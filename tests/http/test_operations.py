@@ -96,6 +96,7 @@ def test_the_statistics_name_the_largest_streams(start_server: StartServer) -> N
         empty = api.get("/cluster/hot-cold-stats").json()
         assert empty == {
             "hot_bytes": 0,
+            "recent_bytes": 0,
             "cold_bytes": 0,
             "streams": [],
             "parked_streams": 0,

@@ -89,6 +89,13 @@ class Blobs:
 
         return await self._copies.get(key, load)
 
+    async def read(self, key: str) -> bytes:
+        """All of a blob."""
+        if self._store.local_path(_object(key)) is not None:
+            return await self._store.get(_object(key))
+        copy = await self.file(key)
+        return await asyncio.to_thread(copy.path.read_bytes)
+
     async def remove(self, key: str) -> None:
         """Forget a blob."""
         await self._store.delete([_object(key)])

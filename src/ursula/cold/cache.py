@@ -30,6 +30,7 @@ class Cache:
         self._held: dict[Hashable, tuple[Any, int]] = {}  # in the order of their last use
         self._spent: dict[Hashable, None] = {}  # in the order in which someone was done with them
         self._loading: dict[Hashable, asyncio.Task[Any]] = {}
+        self._lent: dict[Hashable, Callable[[], None]] = {}  # room that others use, and how to ask for it
 
     def __len__(self) -> int:
         return len(self._held)
@@ -64,6 +65,16 @@ class Cache:
             self._spent.pop(key, None)
             self._spent[key] = None
 
+    def lend(self, key: Hashable, size: int, give_back: Callable[[], None]) -> None:
+        """Count something that is kept elsewhere like an item; `give_back` is called when it must go."""
+        self._lent[key] = give_back
+        self._hold(key, None, size)
+
+    def release(self, key: Hashable) -> None:
+        """Count something no more that was kept elsewhere."""
+        if self._lent.pop(key, None) is not None:
+            self.held_bytes -= self._held.pop(key)[1]
+
     async def close(self) -> None:
         """Hold nothing and end the loads that are under way."""
         tasks = list(self._loading.values())
@@ -72,19 +83,26 @@ class Cache:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._held.clear()
         self._spent.clear()
+        self._lent.clear()
         self.held_bytes = 0
 
     async def _load(self, key: Hashable, load: Callable[[], Awaitable[tuple[T, int]]]) -> T:
         item, size = await load()
         if size <= self.bytes_max:
-            self._held[key] = (item, size)
-            self.held_bytes += size
-            while self.held_bytes > self.bytes_max:
-                goes = next(iter(self._spent if len(self._spent) > SPENT_KEPT else self._held))
+            self._hold(key, item, size)
+        return item
+
+    def _hold(self, key: Hashable, item: Any, size: int) -> None:
+        self._held[key] = (item, size)
+        self.held_bytes += size
+        while self.held_bytes > self.bytes_max:
+            goes = next(iter(self._spent if len(self._spent) > SPENT_KEPT else self._held))
+            if goes in self._lent:
+                self._lent[goes]()
+            else:
                 self._spent.pop(goes, None)
                 self.held_bytes -= self._held.pop(goes)[1]
-                self.evicted += 1
-        return item
+            self.evicted += 1
 
     def _ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:
         del self._loading[key]

@@ -6,6 +6,8 @@ For the server and for Spark executors: the standard library and pyarrow only.
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import pyarrow as pa
@@ -31,76 +33,58 @@ PLAIN_COLUMNS = ("payload",)
 SOLE_COLUMNS = ("offset", "next_offset", "kind", "payload", "record", "position", "index", "event")
 """What must be read of a row group that has one stream only."""
 
-PIECE_COLUMNS = ("bucket", "stream", "incarnation", *SOLE_COLUMNS)
+_NAME_COLUMNS = ("bucket", "stream", "incarnation")
+
+PIECE_COLUMNS = (*_NAME_COLUMNS, *SOLE_COLUMNS)
 """What must be read of a row group to find pieces in it."""
 
+NAMES_LISTED = 1024
+
 _NOBODY = (-1, -1)
+_SET, _UNSET = b"\1", b"\0"
 
 
 class Piece:
-    """Consecutive messages of a stream. Its bytes are a copy: nothing else of the row group is held.
+    """Consecutive messages of a stream, whose bytes lie one behind the other in `data`, others around them.
 
     An append of several messages may begin in the piece before this one, or go on in the next: then the
     `first_command` or `last_command` of both, position and index, are the same. Only JSON has such.
     """
 
-    __slots__ = ("append_ends", "data", "ends", "first_command", "first_record", "last_command", "start")
+    __slots__ = (
+        "append_ends",
+        "base",
+        "data",
+        "ends",
+        "first_command",
+        "first_record",
+        "last_command",
+        "start",
+    )
 
     def __init__(
         self,
         start: int,
         ends: "array[int]",
-        append_ends: "array[int]",
         data: bytes,
-        first_record: int | None,
-        first_command: tuple[int, int],
-        last_command: tuple[int, int],
+        place: int = 0,
+        append_ends: "array[int] | None" = None,
+        first_record: int | None = None,
+        first_command: tuple[int, int] = _NOBODY,
+        last_command: tuple[int, int] = _NOBODY,
     ) -> None:
         self.start = start
         self.ends = ends
-        self.append_ends = append_ends
         self.data = data
+        self.base = start - place  # the offset that the first byte of the data would have
+        self.append_ends = ends if append_ends is None else append_ends
         self.first_record = first_record
         self.first_command = first_command
         self.last_command = last_command
 
     @classmethod
-    def of(cls, table: pa.Table, bucket: str, stream: str, incarnation: str) -> "Piece | None":
-        """The messages of a stream in a decoded row group; ValueError if some between them are not there."""
-        first, last = _rows_of(table, (bucket, stream, incarnation))
-        return cls.of_all(table.slice(first, last - first), stream)
-
-    @classmethod
-    def of_all(cls, rows: pa.Table, stream: str) -> "Piece | None":
-        """The same of rows that are all of one stream: its name is not needed."""
-        columns = dict(zip(rows.column_names, map(as_array, rows.columns), strict=True))
-        data, kind = _joined(columns.pop("payload")), columns.pop("kind")
-        if _joined(kind) != b"append" * len(kind):
-            is_append = pc.equal(kind, "append")
-            columns = {name: column.filter(is_append) for name, column in columns.items()}
-        starts, ends = _integers(columns["offset"]), _integers(columns["next_offset"])
-        if not ends:
-            return None
-        if starts[1:] != ends[:-1] or len(data) != ends[-1] - starts[0]:
-            raise ValueError(f"messages of {stream} are missing between {starts[0]} and {ends[-1]}")
-        record = columns["record"][0].as_py()
-        if record is None:  # only JSON has several messages in an append: others of one command are a batch
-            return cls(starts[0], ends, ends, data, None, _NOBODY, _NOBODY)
-        position, index = columns["position"], columns["index"]
-        is_frame = columns["event"].is_valid()  # in a batch of JSON the first message of an append says so
-        return cls(
-            starts[0],
-            ends,
-            _append_ends(columns["next_offset"], is_frame, position, index),
-            data,
-            record,
-            _NOBODY if is_frame[0].as_py() else (position[0].as_py(), index[0].as_py()),
-            (position[-1].as_py(), index[-1].as_py()),
-        )
-
-    @classmethod
     def of_plain(cls, payloads: pa.Array, start: int, last: int) -> "Piece":
-        """The same of rows that are all of a stream without ordinals, the last of them a message.
+        """The messages of rows that are all of a stream without ordinals, the last of them a message.
 
         At `start` the first message begins, at `last` the last one.
         """
@@ -114,7 +98,7 @@ class Piece:
         if before != last:
             raise ValueError(f"messages are missing between {start} and {start + len(data)}")
         numbers = _integers(ends.filter(payloads.is_valid()) if payloads.null_count else ends)
-        return cls(start, numbers, numbers, data, None, _NOBODY, _NOBODY)
+        return cls(start, numbers, data)
 
     @property
     def end(self) -> int:
@@ -167,13 +151,93 @@ class Piece:
                 return offset
             else:
                 stop = min(ends[first], limit)
-        data, start = self.data, self.start
+        data, base = self.data, self.base
         if split:
             for end in ends[first : bisect_left(ends, stop, first)]:
-                into.append(data[offset - start : end - start])
+                into.append(data[offset - base : end - base])
                 offset = end
-        into.append(data[offset - start : stop - start])  # all of it is no copy
+        into.append(data[offset - base : stop - base])  # all of it is no copy
         return stop
+
+
+class _ManyNames(Sequence[tuple[str, ...]]):
+    """The names of very many streams, in order: as columns, which take less memory than a list and longer."""
+
+    def __init__(self, columns: list[pa.Array]) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def __getitem__(self, number: int) -> tuple[str, ...]:  # type: ignore[override]
+        return tuple(column[number].as_py() for column in self._columns)
+
+
+class Pieces:
+    """The messages in a decoded row group, stream by stream; made once, so that a piece is a mere slice.
+
+    Without columns that name streams, all rows are of one.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        kind = as_array(table["kind"])
+        if _joined(kind) != b"append" * len(kind):
+            table = table.filter(pc.equal(kind, "append"))
+        columns = dict(zip(table.column_names, map(as_array, table.columns), strict=True))
+        names = [columns[name] for name in _NAME_COLUMNS if name in columns]
+        begins = _differs(table.num_rows, *names)
+        self._firsts = _begin_rows(begins)
+        self._names = _names([column.take(pa.array(self._firsts[:-1], pa.int64())) for column in names])
+        self._starts, self._ends = _integers(columns["offset"]), _integers(columns["next_offset"])
+        self._data, self._bounds = _joined(columns["payload"]), _bounds(columns["payload"])
+        self._record = columns["record"]
+        self._append_flags = b""
+        if self._record.null_count < len(self._record):
+            self._position, self._index = columns["position"], columns["index"]
+            self._is_frame = columns["event"].is_valid()  # of an append in a batch the first message says so
+            goes_on = pc.or_(_differs(table.num_rows, self._position, self._index), self._is_frame)
+            self._append_flags = _flags(pc.or_(goes_on, begins))
+
+    @property
+    def memory_bytes(self) -> int:
+        """About what it takes in memory."""
+        return len(self._data) + 48 * len(self._ends) + 256 * len(self._firsts) + 1024
+
+    def find(self, *name: str) -> Piece | None:
+        """What there is of a stream; ValueError if some messages between others are not there."""
+        names, firsts = self._names, self._firsts
+        number = bisect_left(names, name)
+        if number == len(names) or names[number] != name:
+            return None
+        return self._piece(firsts[number], firsts[number + 1], name[1])
+
+    def sole(self, stream: str) -> Piece | None:
+        """What there is of the only stream, of this name."""
+        return self._piece(0, len(self._ends), stream) if self._ends else None
+
+    def _piece(self, first: int, last: int, stream: str) -> Piece:
+        starts, ends, place = self._starts[first:last], self._ends[first:last], self._bounds[first]
+        size = self._bounds[last] - place
+        if starts[1:] != ends[:-1] or size != ends[-1] - starts[0]:
+            raise ValueError(f"messages of {stream} are missing between {starts[0]} and {ends[-1]}")
+        record = self._record[first].as_py()
+        if record is None:  # only JSON has several messages in an append: others of one command are a batch
+            return Piece(starts[0], ends, self._data, place)
+        flags = self._append_flags[first + 1 : last] + _SET
+        begin = _NOBODY if self._is_frame[first].as_py() else self._command(first)
+        return Piece(
+            starts[0],
+            ends,
+            self._data,
+            place,
+            ends if _UNSET not in flags else array("q", compress(ends, flags)),
+            record,
+            begin,
+            self._command(last - 1),
+        )
+
+    def _command(self, row: int) -> tuple[int, int]:
+        return self._position[row].as_py(), self._index[row].as_py()
 
 
 def rows_in_order(table: pa.Table, bucket: str, after: int, until: int) -> pa.Table:
@@ -188,20 +252,6 @@ def rows_in_order(table: pa.Table, bucket: str, after: int, until: int) -> pa.Ta
     keys["kind"] = pc.index_in(rows["kind"], pa.array(_KINDS))
     keys["row"] = pa.arange(0, rows.num_rows)
     return rows.take(pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys]))
-
-
-def _rows_of(table: pa.Table, name: tuple[str, ...]) -> tuple[int, int]:
-    """Where the rows of a stream, which lie together, begin and end: found without looking at all others."""
-    columns = [as_array(table[column]) for column in ("bucket", "stream", "incarnation")]
-
-    def name_at(row: int) -> tuple[str, ...]:
-        return tuple(column[row].as_py() or "" for column in columns)
-
-    count = table.num_rows
-    if count and name_at(0) == name == name_at(count - 1):
-        return 0, count
-    first = bisect_left(range(count), name, key=name_at)
-    return first, bisect_right(range(count), name, first, key=name_at)
 
 
 def as_array(column: pa.ChunkedArray) -> pa.Array:
@@ -227,11 +277,41 @@ def _joined(values: pa.Array) -> bytes:
     return bytes(memoryview(data)[bounds[values.offset] : bounds[values.offset + len(values)]])
 
 
-def _append_ends(ends: pa.Array, is_frame: pa.Array, *command: pa.Array) -> "array[int]":
-    """The ends of the messages after which another append begins, and of the last."""
-    last = len(ends) - 1
-    changed = pc.or_(*(pc.not_equal(column.slice(1), column.slice(0, last)) for column in command))
-    changed = pc.or_(changed, is_frame.slice(1))
-    if changed.true_count == last:
-        return _integers(ends)
-    return _integers(pa.concat_arrays([ends.slice(0, last).filter(changed), ends.slice(last)]))
+def _names(columns: list[pa.Array]) -> Sequence[tuple[str, ...]]:
+    columns = [column.fill_null("") for column in columns]
+    if columns and len(columns[0]) > NAMES_LISTED:
+        return _ManyNames(columns)
+    return list(zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+def _bounds(values: pa.Array) -> "array[int]":
+    """Where each value begins among the bytes of all, and where the last ends."""
+    bounds = array("i")
+    _, places, _ = values.buffers()
+    bounds.frombytes(memoryview(places).cast("B")[4 * values.offset : 4 * (values.offset + len(values) + 1)])
+    first = bounds[0]
+    return array("i", [place - first for place in bounds]) if first else bounds
+
+
+def _differs(count: int, *columns: pa.Array) -> pa.BooleanArray:
+    """For each row, whether one of the columns differs from the row before; true for the first."""
+    if not count:
+        return pa.array([], pa.bool_())
+    last = count - 1
+    differs = pa.repeat(False, last)
+    for column in columns:
+        differs = pc.or_(differs, pc.not_equal(column.slice(1), column.slice(0, last)))
+    return pa.concat_arrays([pa.array([True]), differs])
+
+
+def _begin_rows(begins: pa.BooleanArray) -> "array[int]":
+    """The rows at which something begins, and the number of all rows."""
+    rows = _integers(pc.indices_nonzero(begins))
+    rows.append(len(begins))
+    return rows
+
+
+def _flags(values: pa.BooleanArray) -> bytes:
+    """A byte of 0 or 1 for each value."""
+    numbers = values.cast(pa.uint8())
+    return memoryview(numbers.buffers()[1])[numbers.offset : numbers.offset + len(numbers)].tobytes()

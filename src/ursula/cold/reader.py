@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 import pyarrow as pa
 
 from .cache import Cache
-from .piece import PIECE_COLUMNS, PLAIN_COLUMNS, SOLE_COLUMNS, Piece, as_array
+from .piece import PIECE_COLUMNS, PLAIN_COLUMNS, SOLE_COLUMNS, Piece, Pieces, as_array
 from .segment import Footer, Span, decode_row_group
 from .store import ObjectDamaged, Store
 from .stretches import Stretch, Stretches
@@ -41,20 +41,20 @@ class StreamRows:
     """The messages in a row group, by stream; those of the stream that was read last are at hand."""
 
     def __init__(self, footer: Footer, span: Span, data: Data, name: Name) -> None:
+        self._pieces: Pieces | None = None
         if span.first[:3] == span.last[:3] == name:
-            self._table = None
             piece = _sole_piece(footer, span, data)
             self.size = piece.memory_bytes if piece is not None else 0
         else:
-            self._table = decode_row_group(footer, span, data, PIECE_COLUMNS)
-            piece = Piece.of(self._table, *name)
-            self.size = 2 * self._table.nbytes  # the piece may be nearly all of it
+            self._pieces = Pieces(decode_row_group(footer, span, data, PIECE_COLUMNS))
+            piece = self._pieces.find(*name)
+            self.size = self._pieces.memory_bytes
         self._last = name, piece
 
     def piece(self, name: Name) -> Piece | None:
         """What it has of a stream; ValueError if some of it is missing."""
-        if self._last[0] != name and self._table is not None:
-            self._last = name, Piece.of(self._table, *name)
+        if self._last[0] != name and self._pieces is not None:
+            self._last = name, self._pieces.find(*name)
         return self._last[1] if self._last[0] == name else None
 
 
@@ -64,7 +64,7 @@ def _sole_piece(footer: Footer, span: Span, data: Data) -> Piece | None:
         payloads = as_array(decode_row_group(footer, span, data, PLAIN_COLUMNS)["payload"])
         if payloads[-1].is_valid:  # then the offset of the last row tells whether any is missing
             return Piece.of_plain(payloads, span.first_append[3], span.last[3])
-    return Piece.of_all(decode_row_group(footer, span, data, SOLE_COLUMNS), span.first[1])
+    return Pieces(decode_row_group(footer, span, data, SOLE_COLUMNS)).sole(span.first[1])
 
 
 class Segments:

@@ -37,6 +37,9 @@ READ_AHEAD_FAR = 8
 """So many row groups are fetched at once before they are asked for, when there are not so many already:
 from a store on this machine, and from one that is far away."""
 
+LOOK_AHEAD = 2
+"""A read of many small pieces looks after so many of them whether more should be fetched."""
+
 ENDS_MAX = 4096
 """Of so many reads it is known where they ended."""
 
@@ -206,6 +209,7 @@ class ColdReads:
         """
         begin, enough = offset, offset + bytes_max // 2
         reads_on = self._reads_on(stream, offset)
+        pieces = 0
         while offset < stream.tail and (bytes_max > 0 or not into):
             owner, limit = stream.owner_of(offset)
             before = offset
@@ -223,7 +227,9 @@ class ColdReads:
                     return Refused("invalid_offset", message, stream.incarnation, stream.tail)
                 offset = piece.read(offset, limit, bytes_max, whole, into, split=whole)
                 if reads_on and (before == piece.start or offset == piece.end):
-                    self._read_ahead(bucket, owner, piece.end, limit)
+                    if pieces % LOOK_AHEAD == 0:
+                        self._read_ahead(bucket, owner, piece.end, limit)
+                    pieces += 1
                 if reads_on and offset == piece.end:
                     self._segments.spend(ref, span)
                 if offset == piece.end and offset >= enough:

@@ -26,6 +26,7 @@ class ColdStatus(NamedTuple):
     payload_bytes: int
     state_bytes: int
     held_bytes: int
+    recent_bytes: int
     is_full: bool
     rejected_count: int
     ended_streams: int
@@ -65,6 +66,7 @@ def cold_status(group: Group, flusher: Flusher) -> ColdStatus:
         state.segments.payload_bytes,
         sum(stored.size for stored in state.stored.chain),
         state.gauge.count,
+        group.settling.staying_bytes,
         group.is_full,
         group.rejected_count,
         len(state.graves.incarnations),

@@ -188,6 +188,7 @@ class Flusher:
             waiting, self._wanted = self._wanted, []
             is_needed = self._base_wanted or self._group.flush_wanted or self._has_news()
             self._group.flush_wanted = False
+            self._group.settling.let_stay(not waiting)  # who asks for a flush wants it out of memory
             try:
                 position = await self._flush() if is_needed else self._group.state.stored.flushed
                 if waiting:

@@ -369,11 +369,6 @@ class Group(Reading):
         if self.state.settled:
             self.settling.begin()
 
-    def park_idle(self) -> None:
-        """Park streams again that were asked for."""
-        if self.state.unparked:
-            self.settling.begin()
-
     def _note(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
         """Take note of streams that have a deadline now, and of those that have ended."""
         for command, outcome in zip(commands, outcomes, strict=True):

@@ -196,6 +196,7 @@ class Node:
             None if loaded is None else loaded.state,
             self.cold.max_hot_bytes // self.group_count,
         )
+        group.settling.share(self.cache, self.cold.flush_interval)
         cold = ColdReads(group.state, self.store, self.segments, self.cache)
         feed = FeedReads(
             group.state, cold, self.segments, self.spools, self._threads, self.scratch / "spools"
@@ -335,7 +336,7 @@ class Node:
                 await asyncio.sleep(YOUNG_COLLECTION_SECONDS)
                 gc.collect(1)  # often, so that none takes long, however much is written
             for group in self.groups:
-                group.park_idle()
+                group.settling.look_around()
             if self._folder is not None:
                 await asyncio.to_thread(self._folder.note_applied, [group.applied for group in self.groups])
 

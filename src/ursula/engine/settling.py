@@ -1,13 +1,35 @@
-"""After a flush: what is stored is let go of, and what is idle is parked, in small steps."""
+"""After a flush: what is stored is let go of, and what is idle is parked, in small steps.
+
+What came lately is what most readers ask for. So it stays a while after it was stored, and counts as part of
+what the cache holds: it goes when that needs the room, when it is old, or when someone asks for a flush.
+"""
 
 import asyncio
+import time
+from itertools import chain
+from typing import NamedTuple
 
-from ..model.changes import RowKind
+from ..cold.cache import Cache
+from ..model.changes import Key, RowKind
+from ..model.journal import Journal
 from ..model.state import State
 from .slices import Turn
 
 DROPPED_AT_ONCE = 4096
 """So many messages are let go of before others have their turn."""
+
+MESSAGE_BYTES = 64
+STREAM_BYTES = 1024
+"""About what a message takes in memory beside its payload, and a stream that is not parked."""
+
+
+class Stay(NamedTuple):
+    """Streams with messages that are stored up to a cut, what these take, and when they came."""
+
+    cut: int
+    keys: list[Key]
+    size: int
+    since: float
 
 
 class Settling:
@@ -15,7 +37,28 @@ class Settling:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._cache = Cache(0)
+        self._seconds = 0.0
+        self._may_stay = True
+        self._staying: dict[int, Stay] = {}  # by cut, oldest first
+        self._leaving: list[Stay] = []
+        self.staying_bytes = 0
         self.task: asyncio.Task[None] | None = None
+
+    def share(self, cache: Cache, seconds: float) -> None:
+        """Let what is stored stay for some time from now on, in as much as half of the room of a cache."""
+        self._cache, self._seconds = cache, seconds
+
+    def let_stay(self, may_stay: bool) -> None:
+        """Say whether what is stored from now on may stay; if not, what has stayed so far must go too."""
+        self._may_stay = may_stay
+        if not may_stay:
+            for cut in list(self._staying):
+                self._send_off(cut)
+
+    @property
+    def _room(self) -> int:
+        return self._cache.bytes_max // 2 if self._may_stay else 0
 
     def begin(self) -> None:
         """Begin, unless that is under way: then it goes on with what is new."""
@@ -27,44 +70,98 @@ class Settling:
         if self.task is not None:
             self.task.cancel()
 
+    def look_around(self) -> None:
+        """Let go of what has been here for long, and park streams again that were asked for."""
+        latest = time.monotonic() - self._seconds
+        for cut in [stay.cut for stay in self._staying.values() if stay.since <= latest]:
+            self._send_off(cut)
+        if self._state.unparked:
+            self.begin()
+
     async def _run(self) -> None:
         state, turn = self._state, Turn()
-        while state.settled or state.settled_parts:
+        while state.settled or state.settled_parts or self._leaving:
+            cut = state.stored_to
             settled, state.settled = state.settled, []
             parts, state.settled_parts = state.settled_parts, []
-            for bucket, part in parts:
-                found = state.buckets.get(bucket)
-                if found is not None:
-                    found.forget_part(part)
-                else:
-                    state.gauge.count -= part.held_bytes
-                while not part.drain(DROPPED_AT_ONCE):
-                    await turn.end()
-            del parts
-            while settled:
-                keys = list(settled.pop())  # and one by one, since to free very many at once takes long
-                while keys:
-                    kind, bucket, name = keys.pop()
-                    if kind in (RowKind.STREAM, RowKind.GRAVE):
-                        while not self._let_go(kind, bucket, name):
-                            await turn.end()
-                        await turn.end()
+            size = sum(part.byte_count + len(part) * MESSAGE_BYTES for _, part in parts)
+            await self._let_go_of_parts(parts, turn)
+            keys = list(chain.from_iterable(settled))
+            del parts, settled
+            if 0 < size <= self._room:
+                keys, staying = await self._divide(keys, turn)
+                self._stay(Stay(cut, staying, size + len(staying) * STREAM_BYTES, time.monotonic()))
+            await self._let_go_of_streams(keys, cut, turn)
+            while self._leaving:
+                stay = self._leaving.pop()
+                await self._let_go_of_streams(stay.keys, stay.cut, turn)
         await self._park(turn)
 
-    def _let_go(self, kind: int, bucket: str, name: str) -> bool:
+    async def _let_go_of_parts(self, parts: list[tuple[str, Journal]], turn: Turn) -> None:
+        """Let go of journals, oldest first: who follows a bucket must not find a hole."""
+        for bucket, part in parts:
+            found = self._state.buckets.get(bucket)
+            if found is not None:
+                found.forget_part(part)
+            else:
+                self._state.gauge.count -= part.held_bytes
+            while not part.drain(DROPPED_AT_ONCE):
+                await turn.end()
+
+    async def _divide(self, keys: list[Key], turn: Turn) -> tuple[list[Key], list[Key]]:
+        """The keys of what must go, and of streams that may stay; the list itself is emptied.
+
+        A body that was stored by itself is not needed once it is in a segment: nothing may name it any more.
+        """
+        going: list[Key] = []
+        staying: list[Key] = []
+        while keys:
+            kind, bucket, name = key = keys.pop()
+            found = self._state.buckets.get(bucket) if kind == RowKind.STREAM else None
+            stream = found.streams.get(name) if found is not None else None
+            may_stay = stream is not None and stream.messages.payloads and not stream.messages.has_parts
+            (staying if may_stay else going).append(key)
+            await turn.end()
+        return going, staying
+
+    def _stay(self, stay: Stay) -> None:
+        """Have streams stay, and send off the oldest that have no room beside them."""
+        self._staying[stay.cut] = stay
+        self.staying_bytes += stay.size
+        while self.staying_bytes > self._room:
+            self._send_off(next(iter(self._staying)))
+        if stay.cut in self._staying:
+            self._cache.lend((self, stay.cut), stay.size, lambda: self._send_off(stay.cut))
+
+    def _send_off(self, cut: int) -> None:
+        """Have streams leave soon."""
+        stay = self._staying.pop(cut)
+        self.staying_bytes -= stay.size
+        self._cache.release((self, cut))
+        self._leaving.append(stay)
+        self.begin()
+
+    async def _let_go_of_streams(self, keys: list[Key], cut: int, turn: Turn) -> None:
+        """Let go of what is stored up to a cut; one by one, since to free very many at once takes long."""
+        while keys:
+            key = keys.pop()
+            while not self._let_go(*key, cut):
+                await turn.end()
+            await turn.end()
+
+    def _let_go(self, kind: int, bucket: str, name: str, cut: int) -> bool:
         """Let go of what is stored of a stream, or of some of it; whether that was all."""
         state = self._state
-        stored = state.stored_to
         if kind == RowKind.GRAVE:
-            state.graves.drop_stored(bucket, name, stored)
-            return True
-        found = state.buckets.get(bucket)
-        stream = found.streams.get(name) if found is not None else None
-        if found is not None and stream is not None:
-            if not stream.drop_stored(stored, DROPPED_AT_ONCE):
-                return False
-            if stream.changed <= stored:
-                found.park(stream)
+            state.graves.drop_stored(bucket, name, cut)
+        elif kind == RowKind.STREAM:
+            found = state.buckets.get(bucket)
+            stream = found.streams.get(name) if found is not None else None
+            if found is not None and stream is not None:
+                if not stream.drop_stored(cut, DROPPED_AT_ONCE):
+                    return False
+                if stream.changed <= state.stored_to:
+                    found.park(stream)
         return True
 
     async def _park(self, turn: Turn) -> None:

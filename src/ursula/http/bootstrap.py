@@ -6,12 +6,12 @@ it, since what is sent lies in memory until then.
 
 import asyncio
 import secrets
+import shutil
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO
 
-from ..cold.blobs import BlobFile
 from ..engine.group import Group
 from ..engine.later import Later
 from ..model.limits import READ_BYTES_DEFAULT
@@ -23,7 +23,7 @@ from .fetching import fetch
 from .query import parse_query
 from .reads import settle
 from .rsgi import HeaderList
-from .snapshots import OPENING_SECONDS, open_snapshot
+from .snapshots import OPENING_SECONDS, open_snapshot, read_snapshot
 from .tokens import format_offset
 
 IN_MEMORY_BYTES_MAX = READ_BYTES_DEFAULT
@@ -73,15 +73,12 @@ class Bootstrap:
         self._group = group
         self._found = found
         self._snapshot = found.snapshot
-        self._blob: BlobFile | None = None
         self._start = found.snapshot.offset if found.snapshot is not None else found.earliest
         self._boundary = secrets.token_hex(16)
 
     async def send(self) -> None:
         """Put it together and answer."""
         snapshot_bytes = self._snapshot.size if self._snapshot is not None else 0
-        if self._snapshot is not None:
-            self._blob = await open_snapshot(self._exchange.app.node.blobs, self._snapshot)
         size = snapshot_bytes + self._found.tail - self._start
         if size > IN_MEMORY_BYTES_MAX or not await self._send_from_memory(snapshot_bytes):
             await self._send_from_file()
@@ -89,8 +86,8 @@ class Bootstrap:
     async def _send_from_memory(self, size: int) -> bool:
         """Answer, if it is small also with the lines between its parts: small messages have long ones."""
         parts = [self._head()]
-        if self._blob is not None:
-            parts.append(await asyncio.to_thread(_read_blob, self._blob.path))
+        if self._snapshot is not None:
+            parts.append(await read_snapshot(self._exchange.app.node.blobs, self._snapshot))
         async with aclosing(self._stretches()) as stretches:
             async for messages in stretches:
                 size += sum(map(len, messages))
@@ -102,11 +99,14 @@ class Bootstrap:
         return True
 
     async def _send_from_file(self) -> None:
-        scratch = self._exchange.app.node.scratch
-        path = scratch / f"bootstrap-{secrets.token_hex(8)}"
+        node = self._exchange.app.node
+        blob = await open_snapshot(node.blobs, self._snapshot) if self._snapshot is not None else None
+        path = node.scratch / f"bootstrap-{secrets.token_hex(8)}"
         try:
             with await asyncio.to_thread(_create, path) as file:
-                await asyncio.to_thread(self._begin_file, file)
+                await asyncio.to_thread(file.write, self._head())
+                if blob is not None:
+                    await asyncio.to_thread(_copy, blob.path, file)
                 async for messages in self._stretches():
                     await asyncio.to_thread(file.write, b"".join(messages))
                 await asyncio.to_thread(file.write, self._end())
@@ -116,14 +116,6 @@ class Bootstrap:
             raise Problem("unavailable", f"there is no room to put it together: {reason}") from error
         finally:
             asyncio.get_running_loop().call_later(OPENING_SECONDS, _forget, path)
-
-    def _begin_file(self, file: BinaryIO) -> None:
-        file.write(self._head())
-        if self._blob is None:
-            return
-        with _open_blob(self._blob.path) as blob:
-            while data := blob.read(COPY_BYTES):
-                file.write(data)
 
     async def _stretches(self) -> AsyncGenerator[list[bytes], None]:
         """The messages after the snapshot as parts, a stretch at a time; others may write in between."""
@@ -170,17 +162,13 @@ class Bootstrap:
         return f"\r\n--{self._boundary}--\r\n".encode()
 
 
-def _open_blob(path: Path) -> BinaryIO:
-    """A snapshot that was there a moment ago."""
+def _copy(path: Path, into: BinaryIO) -> None:
+    """Copy a snapshot that was there a moment ago."""
     try:
-        return path.open("rb")
+        with path.open("rb") as blob:
+            shutil.copyfileobj(blob, into, COPY_BYTES)
     except FileNotFoundError as error:
         raise Overtaken from error  # it was replaced, and its bytes are gone already
-
-
-def _read_blob(path: Path) -> bytes:
-    with _open_blob(path) as blob:
-        return blob.read()
 
 
 def _create(path: Path) -> BinaryIO:

@@ -72,6 +72,9 @@ def _objects(statuses: list[ColdStatus]) -> Iterator[Metric]:
     segments = by_group("ursula_cold_segments", "Live segments.")
     segment_bytes = by_group("ursula_cold_segment_bytes", "Bytes of the live segments.")
     payload_bytes = by_group("ursula_cold_payload_bytes", "Bytes of the messages in them.")
+    recent_bytes = by_group(
+        "ursula_cold_recent_bytes", "Bytes that are in the store and, since they came lately, in memory."
+    )
     state_bytes = by_group("ursula_cold_state_bytes", "Bytes of the state objects of the newest manifest.")
     ended = by_group("ursula_cold_ended_streams", "Streams that have ended and can be brought back.")
     for group in statuses:
@@ -79,9 +82,10 @@ def _objects(statuses: list[ColdStatus]) -> Iterator[Metric]:
         segments.add_metric(labels, group.segment_count)
         segment_bytes.add_metric(labels, group.segment_bytes)
         payload_bytes.add_metric(labels, group.payload_bytes)
+        recent_bytes.add_metric(labels, group.recent_bytes)
         state_bytes.add_metric(labels, group.state_bytes)
         ended.add_metric(labels, group.ended_streams)
-    yield from (segments, segment_bytes, payload_bytes, state_bytes, ended)
+    yield from (segments, segment_bytes, payload_bytes, recent_bytes, state_bytes, ended)
 
 
 def _tidying(node: "Node") -> Iterator[Metric]:

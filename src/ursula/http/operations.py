@@ -70,6 +70,7 @@ def get_hot_cold_stats(exchange: Exchange) -> None:
         reason = _inflight_reason(exchange) or _hot_reason(exchange, groups)
         statistics = {
             "hot_bytes": found.hot_bytes,
+            "recent_bytes": sum(group.recent_bytes for group in groups),
             "cold_bytes": sum(group.segment_bytes for group in groups),
             "streams": [
                 {"bucket_id": stream.bucket, "stream_id": stream.stream, "hot_bytes": stream.hot_bytes}

@@ -149,6 +149,16 @@ async def open_snapshot(blobs: Blobs, snapshot: Snapshot) -> BlobFile:
     return blob
 
 
+async def read_snapshot(blobs: Blobs, snapshot: Snapshot) -> bytes:
+    """The bytes of a snapshot, if they are what was stored."""
+    try:
+        data = await blobs.read(snapshot.blob)
+    except StoreFailed as error:
+        raise _lost(error) from error
+    _check(len(data), snapshot)
+    return data
+
+
 async def _measure(blobs: Blobs, snapshot: Snapshot) -> None:
     """Make sure that a snapshot is there without reading it."""
     try:

@@ -1,0 +1,178 @@
+"""What is stored stays in memory for a while, as far as there is room; only the time tells."""
+
+from pathlib import Path
+
+import pytest
+from tests.engine.driving import run, until
+from tests.engine.nodes import begin, done, got, node_on, picture, write
+
+from ursula.cold.blobs import made_at
+from ursula.config import Cold
+from ursula.engine.node import Node
+from ursula.model.commands import Append, Body, Create
+from ursula.model.outcomes import Page
+
+ROOM = 64 * 1024
+"""Half of it may stay: two of the parts below, and not three."""
+
+PART_BYTES = 12 * 1024
+
+
+def with_room(cache_bytes: int = ROOM) -> Cold:
+    return Cold(flush_size=1 << 40, cache_bytes=cache_bytes)
+
+
+async def add_part(node: Node, letter: bytes, stream: str = "s") -> None:
+    """Append, and flush as the server does by itself."""
+    group = node.groups[0]
+    if group.state.find("b", stream) is None:
+        await done(group, Create("b", stream, "text/plain", make_bucket=True))
+    await done(group, Append("b", stream, (letter * PART_BYTES,), "text/plain"))
+    await node.flushers[0].flush()
+    await settled(node)
+
+
+async def settled(node: Node) -> None:
+    task = node.groups[0].settling.task
+    assert task is not None
+    await until(task.done)
+
+
+async def read(node: Node, offset: int = 0, stream: str = "s") -> bytes:
+    page = await got(node.groups[0].read("b", stream, offset, 1 << 30))
+    assert isinstance(page, Page)
+    return b"".join(page.chunks)
+
+
+def in_memory(node: Node, stream: str = "s") -> int:
+    found = node.groups[0].state.find("b", stream)
+    assert found is not None
+    return found.tail - found.messages.start
+
+
+def test_what_was_flushed_lately_is_read_from_memory(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room()) as node:
+            await add_part(node, b"a")
+            state = node.groups[0].state
+            assert state.gauge.count == 0, "it does not count as what waits for the store"
+            assert await read(node) == b"a" * PART_BYTES
+            assert node.segments.fetch_count == 0
+            assert (
+                PART_BYTES < node.cache.held_bytes == node.groups[0].settling.staying_bytes < 2 * PART_BYTES
+            )
+
+    run(session())
+
+
+def test_the_oldest_goes_when_there_is_no_room_for_all(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room()) as node:
+            for letter in (b"a", b"b", b"c", b"d"):
+                await add_part(node, letter)
+            assert in_memory(node) == 2 * PART_BYTES
+            assert node.groups[0].settling.staying_bytes <= ROOM // 2
+            assert await read(node, 2 * PART_BYTES) == b"c" * PART_BYTES + b"d" * PART_BYTES
+            assert node.segments.fetch_count == 0
+            assert await read(node) == b"".join(letter * PART_BYTES for letter in (b"a", b"b", b"c", b"d"))
+            assert node.segments.fetch_count > 0
+
+    run(session())
+
+
+def test_what_is_read_from_the_store_may_need_the_room(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room(8 * PART_BYTES)) as node:
+            for letter in (b"a", b"b", b"c", b"d", b"e", b"f"):
+                await add_part(node, letter)
+            stayed = in_memory(node)
+            for letter in (b"u", b"v", b"w"):
+                await add_part(node, letter, letter.decode())
+            assert in_memory(node) < stayed
+            await node.flushers[0].request()
+            await settled(node)
+            await add_part(node, b"x", "x")
+            assert in_memory(node, "x") == PART_BYTES
+            for stream in "suvw":
+                await read(node, stream=stream)
+            await settled(node)
+            assert in_memory(node, "x") == 0
+            assert node.groups[0].settling.staying_bytes == 0
+            assert node.cache.held_bytes <= node.cache.bytes_max
+
+    run(session())
+
+
+def test_who_asks_for_a_flush_has_everything_out_of_memory(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room()) as node:
+            await add_part(node, b"a")
+            await add_part(node, b"b")
+            assert in_memory(node) == 2 * PART_BYTES
+            await node.flushers[0].request()
+            await settled(node)
+            assert in_memory(node) == 0
+            assert (node.cache.held_bytes, node.groups[0].settling.staying_bytes) == (0, 0)
+            assert await read(node) == b"a" * PART_BYTES + b"b" * PART_BYTES
+            await add_part(node, b"c")
+            assert in_memory(node) == PART_BYTES, "what the server flushes by itself may stay again"
+
+    run(session())
+
+
+def test_it_stays_for_some_time_and_then_its_stream_is_parked(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room()) as node:
+            group = node.groups[0]
+            await add_part(node, b"a")
+            group.settling.look_around()
+            assert in_memory(node) == PART_BYTES
+            group.settling.share(node.cache, seconds=0.0)
+            group.settling.look_around()
+            await settled(node)
+            assert "s" in group.state.buckets["b"].parked
+            assert node.cache.held_bytes == 0
+
+    run(session())
+
+
+def test_a_body_that_was_stored_by_itself_does_not_stay(tmp_path: Path) -> None:
+    """Its object is not needed any more, and may be collected."""
+
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room()) as node:
+            await add_part(node, b"a")
+            blob = node.blobs.new_key("b", "x")
+            await node.blobs.put(blob, [b"large"])
+            named = Append("b", "s", (), "text/plain", body=Body(blob, (5,), made_at(blob)))
+            await done(node.groups[0], named)
+            await node.flushers[0].flush()
+            await settled(node)
+            await node.blobs.remove(blob)
+            assert in_memory(node) == 0
+            assert await read(node) == b"a" * PART_BYTES + b"large"
+
+    run(session())
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 4096, 16 * 1024, 256 << 20])
+def test_what_stays_changes_nothing_that_can_be_seen(tmp_path: Path, cache_bytes: int) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path / "hot") as hot, node_on(tmp_path, cold=with_room(cache_bytes)) as node:
+            for each in (hot, node):
+                await begin(each)
+            for part in range(1, 6):
+                await node.flushers[0].flush()
+                for each in (hot, node):
+                    await write(each, part)
+                assert contents(await picture(node)) == contents(await picture(hot))
+            await node.flushers[0].flush()
+            before = await picture(node)
+        async with node_on(tmp_path) as node:
+            assert await picture(node) == before
+
+    run(session())
+
+
+def contents(seen: dict[str, object]) -> dict[str, object]:
+    return {name: found for name, found in seen.items() if name.endswith(": content")}
