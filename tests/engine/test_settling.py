@@ -136,6 +136,20 @@ def test_it_stays_for_some_time_and_then_its_stream_is_parked(tmp_path: Path) ->
     run(session())
 
 
+def test_a_stream_of_few_bytes_is_parked_at_once(tmp_path: Path) -> None:
+    """It would take more memory than what it holds."""
+
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room()) as node:
+            group = node.groups[0]
+            await done(group, Create("b", "few", "text/plain", (b"hello",), make_bucket=True))
+            await add_part(node, b"a")
+            assert "few" in group.state.buckets["b"].parked
+            assert in_memory(node) == PART_BYTES
+
+    run(session())
+
+
 def test_a_body_that_was_stored_by_itself_does_not_stay(tmp_path: Path) -> None:
     """Its object is not needed any more, and may be collected."""
 

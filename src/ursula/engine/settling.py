@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ..cold.cache import Cache
 from ..model.changes import Key, RowKind
 from ..model.journal import Journal
+from ..model.messages import Messages
 from ..model.state import State
 from .slices import Turn
 
@@ -21,6 +22,8 @@ DROPPED_AT_ONCE = 4096
 MESSAGE_BYTES = 64
 STREAM_BYTES = 1024
 """About what a message takes in memory beside its payload, and a stream that is not parked."""
+
+NOTHING = Messages(0)
 
 
 class Stay(NamedTuple):
@@ -111,7 +114,8 @@ class Settling:
     async def _divide(self, keys: list[Key], turn: Turn) -> tuple[list[Key], list[Key]]:
         """The keys of what must go, and of streams that may stay; the list itself is emptied.
 
-        A body that was stored by itself is not needed once it is in a segment: nothing may name it any more.
+        A stream of few bytes is not worth what it takes itself. And a body that was stored by itself is not
+        needed once it is in a segment: nothing may name it any more.
         """
         going: list[Key] = []
         staying: list[Key] = []
@@ -119,7 +123,8 @@ class Settling:
             kind, bucket, name = key = keys.pop()
             found = self._state.buckets.get(bucket) if kind == RowKind.STREAM else None
             stream = found.streams.get(name) if found is not None else None
-            may_stay = stream is not None and stream.messages.payloads and not stream.messages.has_parts
+            messages = stream.messages if stream is not None else NOTHING
+            may_stay = messages.end - messages.start >= STREAM_BYTES and not messages.has_parts
             (staying if may_stay else going).append(key)
             await turn.end()
         return going, staying
