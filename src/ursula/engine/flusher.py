@@ -202,6 +202,8 @@ class Flusher:
             for future in waiting:
                 if not future.done():
                     future.set_result(position)
+            await self._group.settling.over()
+            await asyncio.to_thread(give_back)
             return position
 
     async def _flush(self) -> int:
@@ -225,7 +227,6 @@ class Flusher:
         await self._write_live()
         if self.previous_position:
             await self._group.log.trim(self.previous_position)
-        await asyncio.to_thread(give_back)
         return cut.position
 
     def _base_is_due(self) -> bool:

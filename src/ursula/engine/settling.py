@@ -68,6 +68,11 @@ class Settling:
         if self.task is None or self.task.done():
             self.task = asyncio.get_running_loop().create_task(self._run())
 
+    async def over(self) -> None:
+        """Wait until all is let go of that may go now."""
+        if self.task is not None:
+            await asyncio.wait((self.task,))
+
     def stop(self) -> None:
         """Leave the rest as it is."""
         if self.task is not None:
