@@ -83,10 +83,11 @@ class Tidied:
         while await self.merger.step():
             pass
 
-    async def collect(self, keep: float) -> Collector:
+    async def collect(self, keep: float, now: int | None = None) -> Collector:
         """Collect as if objects were kept so many seconds."""
         settings = CollectSettings(1, keep)
-        collector = Collector([self.group], [self.flusher], self.store, system_clock, settings)
+        clock = system_clock if now is None else lambda: now
+        collector = Collector([self.group], [self.flusher], self.store, clock, settings)
         await collector.collect()
         return collector
 

@@ -19,7 +19,6 @@ from ..cold import manifest as manifests
 from ..cold.manifest import FoundManifest, Generation, LiveList, Manifest, StateFacts
 from ..cold.state_rows import BATCH_ROWS, batch_of, encode_state
 from ..cold.store import ObjectDamaged, ObjectMissing, Store
-from ..cold.ulid import milliseconds_of
 from ..log.seam import GENERATION_SHIFT
 from ..model import checkpoint
 from ..model.generation import begin_generation
@@ -190,14 +189,7 @@ async def _find(store: Store, found: Sequence[FoundManifest], moment: Moment) ->
             f"{found[0].position}: choose one between them"
         )
     time = moment.time or 0
-    # A manifest is written after the moment it is of: what was written before is surely early enough.
-    number = len(found)
-    for index, one in enumerate(found):
-        if milliseconds_of(manifests.ulid_of(one.key) or "0") * 1000 <= time:
-            number = index
-            break
-    while number > 0 and (await manifests.read_manifest(store, found[number - 1].key)).at <= time:
-        number -= 1
+    number = await manifests.last_at(store, found, time)
     if number == len(found):
         oldest, newest = [await manifests.read_manifest(store, found[at].key) for at in (-1, 0)]
         raise RestoreRefused(
