@@ -13,7 +13,7 @@ from ursula.cold.ulid import new_ulid
 from ursula.engine import neighbours
 from ursula.engine.clock import system_clock
 from ursula.engine.flusher import Superseded
-from ursula.engine.restoring import Moment, choose
+from ursula.engine.restoring import Moment, choose, plan_restore
 from ursula.model.commands import ForkPoint
 from ursula.model.outcomes import Refused, Undeleted
 
@@ -96,8 +96,13 @@ def test_a_snapshot_that_was_replaced_is_kept_for_its_readers_and_then_removed(t
             await group.flush()
             await group.flush()
             await group.collect(0)
-            assert await group.objects("blobs/") == set()
             assert isinstance(await group.undelete("a"), Refused)
+            assert await group.objects("blobs/") == {second}, "a restore can still bring the stream back"
+            assert await group.check_manifests() == 2
+            await group.flush()
+            await group.flush()
+            await group.collect(0)
+            assert await group.objects("blobs/") == set()
 
     run(session())
 
@@ -133,6 +138,25 @@ def test_nothing_is_removed_by_a_node_of_an_earlier_generation_nor_right_after_a
             with pytest.raises(Superseded):
                 await group.collect(0)
             assert orphan in await group.objects()
+
+    run(session())
+
+
+def test_a_store_is_whole_though_a_stream_with_a_snapshot_can_come_back_no_more(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with tidied(tmp_path) as group:
+            await group.create("a", b"0123456789")
+            await group.trim("a", 10)
+            await group.delete("a")
+            await group.flush()
+            await group.flush()
+            for _ in range(4):
+                await group.collect(0)
+                assert (await plan_restore(group.store, None, lambda *_: None)).damages == []
+                if group.group.flush_wanted:
+                    await group.flush()
+            assert await group.objects("blobs/") == set()
+            assert not group.group.flush_wanted
 
     run(session())
 

@@ -28,6 +28,7 @@ from ursula.model.dump import dump
 from ursula.model.journal import KIND_NAMES, Journal
 from ursula.model.outcomes import AnyOutcome, Done
 from ursula.model.part import Part
+from ursula.model.rows import read_row
 from ursula.model.state import State
 from ursula.model.stream import Stream
 
@@ -565,6 +566,7 @@ class View:
     def check(self) -> None:
         """Every byte and every row that was acknowledged is there; nothing else is."""
         self.check_feed()
+        self.check_graves()
         for bucket in self.state.buckets.values():
             for name in list(bucket.all_names()):
                 stream = bucket.find(name)
@@ -574,6 +576,12 @@ class View:
         for stream, name in self.state.unparked.items():
             self.state.buckets[name].park(stream)
         self.state.unparked.clear()
+
+    def check_graves(self) -> None:
+        for graves in self.state.graves.by_name.values():
+            for grave in graves:
+                if (snapshot := read_row(grave.row).snapshot) is not None:
+                    self.world.get(f"blobs/{snapshot[1]}")
 
     def check_feed(self) -> None:
         state, reached = self.state, self.state.stored_to

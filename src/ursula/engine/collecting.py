@@ -13,7 +13,8 @@ So these find what they name:
 - a reader, inside or outside, with a plan younger than `keep_replaced`: what is in it was live then;
 - an undelete: the snapshot of a grave was replaced when the stream ended, and both are kept equally long;
 - a manifest that is kept, with the state at its cut: what it names was live at the cut, so it was replaced
-  at a later position, if at all, and so later than the first that is kept.
+  at a later position, if at all, and so later than the first that is kept. The snapshot of a grave counts as
+  replaced once more when the grave is forgotten, for manifests that still have it.
 
 After a restore there are manifests of what came after the point that was restored. The state does not know
 what they name, so nothing is removed until the new generation itself is older than the horizon.
