@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -270,6 +271,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--data-dir", "{new}", "--at", "2000-01-01T00:00:00Z"], 1, "the oldest manifest is of 2"),
         (["--data-dir", "{new}", "--at", "17"], 1, "the oldest manifest is of position 1"),
         (["--data-dir", "{new}", "--at", "long ago"], 2, "is neither a position nor a time"),
+        (["--data-dir", "{new}", "--at", "9999-12-31T23:59:59-23:59"], 2, "is neither a position nor a time"),
         (["--data-dir", "{store}/.."], 1, "restore makes a new node and changes none"),
         (["--from", "{new}", "--data-dir", "{new}/data"], 1, "is not a store of ursula"),
         (["--from", "s3:///prefix", "--data-dir", "{new}"], 2, "names no bucket"),
@@ -283,6 +285,21 @@ def test_what_cannot_be_restored_is_refused_with_what_to_do(
     result = command("restore", *source, *filled, expect=code)
     assert words in " ".join(result.output.replace("│", " ").split())
     assert not (stored / "generations" / "2.json").exists()
+
+
+def test_the_way_past_a_damaged_manifest_is_told_and_leads_to_a_node(stored: Path, tmp_path: Path) -> None:
+    store = tmp_path / "copy"
+    shutil.copytree(stored, store)
+    newest, before = sorted((store / "manifests" / "g0").iterdir(), reverse=True)[:2]
+    newest.write_text("{")
+    arguments = ("restore", "--from", str(store), "--data-dir", str(tmp_path / "new"))
+    complaint = " ".join(command(*arguments, expect=1).stderr.split())
+    assert f"the object manifests/g0/{newest.name} is damaged" in complaint
+    hint = re.search(r"put it back from a backup, or go back to the one before with (--at) (\d+)$", complaint)
+    assert hint is not None, complaint
+    report = command(*arguments, *hint.groups()).stdout
+    assert before.name.partition("-")[0] in report
+    assert "with 1 later flushes" in report
 
 
 def test_a_terminal_sees_a_bar_and_a_pipe_does_not(stored: Path) -> None:

@@ -86,16 +86,22 @@ def parse_moment(text: str, now: int) -> Moment:
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return Moment(time=now - int(ago[1]) * _SECONDS[ago[2]] * 1_000_000)
-    try:
-        found = datetime.fromisoformat(text.upper())
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+    found = _parse_time(text)
+    if found is None:
         raise ValueError(
             f"{text!r} is neither a position nor a time such as 2030-01-01T12:00:00Z or '2h ago'"
         )
-    since = found.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    since = found - datetime(1970, 1, 1, tzinfo=UTC)
     return Moment(time=(since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
+
+
+def _parse_time(text: str) -> datetime | None:
+    """A time in UTC; None if it is none, or if its year in UTC has more or less than four digits."""
+    try:
+        found = datetime.fromisoformat(text.upper())
+        return None if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def format_time(microseconds: int) -> str:
@@ -173,8 +179,9 @@ async def choose(store: Store, group: int, moment: Moment | None) -> Chosen:
         return Chosen(key, await manifests.read_manifest(store, key), number)
     except (ObjectDamaged, ObjectMissing) as error:
         hint = "put it back from a backup"
-        if number + 1 < len(found):
-            hint += f", or go back to the one before with --at {found[number + 1].position}"
+        before = await _first_readable(store, found[number + 1 :])
+        if before is not None:
+            hint += f", or go back to the one before with --at {before.position}"
         raise RestoreRefused(f"{error}: {hint}") from None
 
 
@@ -191,12 +198,23 @@ async def _find(store: Store, found: Sequence[FoundManifest], moment: Moment) ->
     time = moment.time or 0
     number = await manifests.last_at(store, found, time)
     if number == len(found):
-        oldest, newest = [await manifests.read_manifest(store, found[at].key) for at in (-1, 0)]
+        oldest, newest = [await _first_readable(store, some) for some in (found[::-1], found)]
+        if oldest is None or newest is None:
+            raise RestoreRefused(f"no manifest in {store.root} can be read: put one back from a backup")
         raise RestoreRefused(
             f"the oldest manifest is of {format_time(oldest.at)}, and the newest of "
             f"{format_time(newest.at)}: choose a time between them"
         )
     return number
+
+
+async def _first_readable(store: Store, found: Sequence[FoundManifest]) -> Manifest | None:
+    for one in found:
+        try:
+            return await manifests.read_manifest(store, one.key)
+        except (ObjectDamaged, ObjectMissing):
+            continue
+    return None
 
 
 async def _load(store: Store, chosen: Chosen, progress: Progress) -> Loaded:
