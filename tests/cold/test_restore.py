@@ -282,9 +282,12 @@ def test_what_cannot_be_restored_is_refused_with_what_to_do(
 ) -> None:
     filled = [argument.format(new=tmp_path / "new", store=stored) for argument in arguments]
     source = [] if "--from" in filled else ["--from", str(stored)]
+    before = sorted(stored.parent.iterdir())
     result = command("restore", *source, *filled, expect=code)
     assert words in " ".join(result.output.replace("│", " ").split())
     assert not (stored / "generations" / "2.json").exists()
+    assert sorted(stored.parent.iterdir()) == before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_way_past_a_damaged_manifest_is_told_and_leads_to_a_node(stored: Path, tmp_path: Path) -> None:

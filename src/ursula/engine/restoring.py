@@ -1,10 +1,11 @@
 """Restoring: a new node from the store alone, as of the last flush or an earlier one.
 
 A restore begins a new generation, so that positions never go back and a node that still runs in the old one
-stops. In this order: everything is checked; `generations/{n}.json` is created, which decides it; each group
-gets a base and a manifest at the first position of the generation, and a live list; the data folder gets its
-identity. A restore that was killed before the generation was there has changed nothing; after that, it is
-run again, and takes a further generation.
+stops. In this order: everything is checked; the data folder is marked, so that no server starts from it;
+`generations/{n}.json` is created, which decides it; each group gets a base and a manifest at the first
+position of the generation, and a live list; the data folder gets its identity. A restore that was killed
+before the generation was there has changed nothing in the store; after that, it is run again, and takes a
+further one.
 """
 
 import asyncio
@@ -124,7 +125,12 @@ async def restore(
     newest, planned, loaded = await _plan(store, moment, progress, read_all)
     if planned.damages and not accept_damage:
         raise Damaged(planned.damages)
-    generation = await _begin(store, newest, planned.chosen, clock())
+    await asyncio.to_thread(folder.begin)
+    try:
+        generation = await _begin(store, newest, planned.chosen, clock())
+    except RestoreRefused:
+        folder.take_back()
+        raise
     for one in loaded:
         await _store_base(store, generation, one, progress)
     identity = Identity(FOLDER_FORMAT, generation.cluster, generation.generation, generation.groups)
