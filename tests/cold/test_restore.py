@@ -305,6 +305,20 @@ def test_the_way_past_a_damaged_manifest_is_told_and_leads_to_a_node(stored: Pat
     assert "with 1 later flushes" in report
 
 
+@pytest.mark.parametrize("verb", ["restore", "inspect"])
+def test_a_damaged_generation_is_told_with_what_helps(stored: Path, tmp_path: Path, verb: str) -> None:
+    store = tmp_path / "copy"
+    shutil.copytree(stored, store)
+    (store / "generations" / "1.json").write_text("{")
+    arguments = (
+        [str(store)] if verb == "inspect" else ["--from", str(store), "--data-dir", str(tmp_path / "new")]
+    )
+    (complaint,) = command(verb, *arguments, expect=1).stderr.splitlines()
+    assert complaint.startswith("ursula: the object generations/1.json is damaged")
+    assert "put it back from a copy of the store" in complaint
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_terminal_sees_a_bar_and_a_pipe_does_not(stored: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-m", "ursula", "inspect", str(stored), "--verify"],

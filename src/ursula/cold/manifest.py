@@ -14,6 +14,11 @@ from .store import ObjectDamaged, ObjectMissing, Store, StoreUnavailable
 from .ulid import milliseconds_of, new_ulid
 
 FORMAT = 1
+GENERATION_HINT = (
+    "put it back from a copy of the store, as a backup or what `ursula pipeline backup` made; without it "
+    "nothing can be started or restored from the store"
+)
+"""What to do about a generation that cannot be read: nothing but the same object helps."""
 
 
 class SegmentFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

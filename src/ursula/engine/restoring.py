@@ -160,7 +160,10 @@ async def _plan(
 
 async def find_generations(store: Store) -> list[Generation]:
     """All generations of a store, which must have one."""
-    found = await manifests.read_generations(store)
+    try:
+        found = await manifests.read_generations(store)
+    except ObjectDamaged as error:
+        raise RestoreRefused(f"{error}: {manifests.GENERATION_HINT}") from None
     if not found:
         raise RestoreRefused(
             f"{store.root} is not a store of ursula: it has no generations/1.json. Is it the folder, or the "
