@@ -242,6 +242,29 @@ def test_a_server_that_still_runs_on_the_store_stops_and_says_why(tmp_path: Path
         refused(api.get("/shop", params={"offset": str(later)}), 410, "position_rewound")
 
 
+def test_a_deleted_stream_is_still_known_by_the_name_it_had_before_a_restore(tmp_path: Path) -> None:
+    with Server(tmp_path / "old", settings=FORGETFUL) as old, client(old) as api:
+        assert api.put("/shop").status_code == 201
+        noted = []
+        for text in (b"first", b"second"):
+            make(api, "/shop/text", TEXT, text)
+            noted.append(api.delete("/shop/text").headers["stream-incarnation"])
+        flush(api)
+    new = tmp_path / "new"
+    new.mkdir()
+    (tmp_path / "old" / "cold").rename(new / "cold")
+    command("restore", "--from", str(new / "cold"), "--data-dir", str(new))
+    with Server(new, settings=FORGETFUL) as running, client(running) as api:
+        wanted = {"bucket": "shop", "stream": "text", "incarnation": noted[0]}
+        answer = api.post("/cluster/undelete", json=wanted)
+        assert answer.status_code == 200, answer.text
+        generation, _, rest = noted[0].partition("-")
+        assert answer.json()["incarnation"] == f"{int(generation) + 1}-{rest}"
+        assert read(api, "/shop/text") == b"first"
+        headers = {**TEXT, "stream-incarnation": noted[0]}
+        refused(api.post("/shop/text", headers=headers, content=b"x"), 412, "incarnation_mismatch")
+
+
 def test_a_folder_that_holds_only_its_store_needs_no_settings(tmp_path: Path) -> None:
     with Server(tmp_path / "old", settings=FORGETFUL) as old, client(old) as api:
         make(api, "/shop/text", TEXT, b"one") if api.put("/shop").is_success else None
