@@ -3,8 +3,10 @@
 from .changes import Key, RowKind
 from .commands import Collect, FlushBegin, Flushed, Merge, StoredSegment
 from .contents import Contents
+from .graves import Grave
 from .journal import Journal
 from .outcomes import AnyOutcome, CutMade, Done, Ignored
+from .rows import read_row
 from .stored import Replaced
 
 
@@ -72,11 +74,18 @@ class Keeping(Contents):
         for bucket, name, grave in self.graves.before(command.horizon):
             self.changes.note((RowKind.GRAVE, bucket, name))
             self.graves.remove(bucket, name, grave)
+            self._let_snapshot_go(grave)
         for key, replaced in list(self.stored.replaced.items()):
             if replaced.at < command.horizon and replaced.position <= command.manifest:
                 self.changes.note((RowKind.REPLACED, key, ""))
                 del self.stored.replaced[key]
         return Done(self.position)
+
+    def _let_snapshot_go(self, grave: Grave) -> None:
+        """Manifests of before have the ended stream, and need its snapshot for as long as they are kept."""
+        snapshot = read_row(grave.row).snapshot
+        if snapshot is not None and (key := f"blobs/{snapshot[1]}") in self.stored.replaced:
+            self._replace(key)
 
     def _add_segment(self, segment: StoredSegment) -> None:
         self.changes.note((RowKind.SEGMENT, segment.key, ""))
