@@ -12,6 +12,7 @@ PIP := .venv/bin/python -m pip install --disable-pip-version-check -q -c constra
 NPM := npm install --no-audit --no-fund --no-package-lock --loglevel=error
 PYTEST := .venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
 SPARK_FAULTS := $(addprefix tests/spark/,test_driver_killed.py long_driver_killed.py test_outages.py long_outages.py)
+TINY := tests/http tests/interop tests/client $(addprefix tests/faults/test_,$(addsuffix .py,kill kill_bucket stop disk cold_disk connections))
 PINS := pyproject.toml constraints.txt
 
 # The tests start hundreds of processes: each uses what one before it has compiled.
@@ -37,7 +38,7 @@ lint: .venv/test.stamp
 faults: .venv/test.stamp node
 	@scripts/debian-packages util-linux chromium
 	URSULA_FAULT_ROUNDS=50 $(PYTEST) --timeout 1800 tests/faults tests/model/test_flush_model.py $(SPARK_FAULTS) $(ARGS)
-	URSULA_TEST_COLD=tiny $(PYTEST) tests/http tests/engine tests/interop tests/client $(ARGS)
+	URSULA_TEST_COLD=tiny URSULA_FAULT_ROUNDS=10 $(PYTEST) $(TINY) $(ARGS)
 
 bench: .venv/bench.stamp bench/node_modules/install.stamp
 	@scripts/debian-packages wrk

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -28,12 +29,7 @@ class Seaweed:
         self._ports = dict(zip(listeners, _free(len(listeners)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        identity = {
-            "name": "tests",
-            "credentials": [{"accessKey": ACCESS_KEY_ID, "secretKey": SECRET_ACCESS_KEY}],
-            "actions": ["Admin", "Read", "List", "Write"],
-        }
-        (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        self._write_config(SECRET_ACCESS_KEY)
         self.start()
 
     @property
@@ -83,6 +79,13 @@ class Seaweed:
             answer.raise_for_status()
         return name
 
+    def change_secret(self, secret: str) -> None:
+        """Let only those in who know this one from now on. It goes on running, and takes a moment for it."""
+        if self._process is None:
+            raise RuntimeError("SeaweedFS is not running")
+        self._write_config(secret)
+        self._process.send_signal(signal.SIGHUP)
+
     def stop(self) -> None:
         """Stop it; what it holds stays."""
         if self._process is not None:
@@ -107,6 +110,14 @@ class Seaweed:
     @property
     def _filer(self) -> str:
         return f"http://127.0.0.1:{self._ports['filer', '']}"
+
+    def _write_config(self, secret: str) -> None:
+        identity = {
+            "name": "tests",
+            "credentials": [{"accessKey": ACCESS_KEY_ID, "secretKey": secret}],
+            "actions": ["Admin", "Read", "List", "Write"],
+        }
+        (self.folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
 
     def _wait(self) -> None:
         until = time.monotonic() + 60

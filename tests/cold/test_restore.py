@@ -2,11 +2,13 @@
 
 import json
 import os
+import pty
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -342,7 +344,7 @@ def test_a_damaged_generation_is_told_with_what_helps(stored: Path, tmp_path: Pa
     assert not (tmp_path / "new").exists()
 
 
-def test_a_terminal_sees_a_bar_and_a_pipe_does_not(stored: Path) -> None:
+def test_a_pipe_sees_lines_and_no_bar(stored: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-m", "ursula", "inspect", str(stored), "--verify"],
         capture_output=True,
@@ -351,3 +353,28 @@ def test_a_terminal_sees_a_bar_and_a_pipe_does_not(stored: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr.splitlines() == ["ursula: reading segments ...", "ursula: reading snapshots ..."]
+
+
+def test_a_terminal_sees_the_bar_of_a_restore_and_its_report_is_clean(stored: Path, tmp_path: Path) -> None:
+    shutil.copytree(stored, tmp_path / "cold")
+    arguments = ["restore", "--from", str(tmp_path / "cold"), "--data-dir", str(tmp_path / "new")]
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "ursula", *arguments, "--verify", "--json"],
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120", "PYTHONUTF8": "1"},
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+    ) as restoring:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # a terminal whose other end is closed
+            while piece := os.read(ours, 65536):
+                shown += piece
+        report, _ = restoring.communicate(timeout=60)
+    os.close(ours)
+    assert restoring.returncode == 0, shown
+    assert json.loads(report)["generation"] == 2
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    assert re.search("writing the new state ━+ 100%", text), text
+    assert "ursula:" not in text, "lines are for those who have no terminal"
+    assert shown.rstrip().endswith(b"\x1b[2K"), "the bar is gone at the end"

@@ -296,6 +296,24 @@ def test_a_stored_object_has_all_its_names_on_the_disk(
     assert list((root / "tmp").iterdir()) == []
 
 
+@pytest.mark.parametrize("others", [["segments/g0/other"], []], ids=["folder stays", "folder goes"])
+def test_a_removed_object_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: list[str]
+) -> None:
+    async def test() -> None:
+        store = FsStore(tmp_path / "cold")
+        for key in ("segments/g0/one", "segments/g0/two", *others):
+            await store.put(key, b"bytes")
+        disk = Disk(monkeypatch)
+        await store.delete(["segments/g0/one", "segments/g0/two", "never/there"])
+        changed = store.local_path(others[0]).parent if others else tmp_path / "cold"
+        assert changed.exists()
+        assert ("sync", str(changed)) in disk.steps
+        await store.close()
+
+    asyncio.run(test())
+
+
 def test_who_finds_an_object_created_by_another_has_it_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

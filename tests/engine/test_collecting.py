@@ -73,6 +73,30 @@ def test_what_a_merge_replaced_is_removed_only_when_it_was_kept_long_enough(tmp_
     run(session())
 
 
+def test_what_an_old_list_tells_readers_outside_is_kept_until_there_is_a_new_one(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with tidied(tmp_path) as group:
+            await group.create("a")
+            for number in range(16):
+                await group.append("a", b"%d" % number)
+                await group.flush()
+            listed = {segment.path for segment in (await manifests.read_live(group.store, 0)).segments}
+            assert len(listed) == 16
+            await group.merge()
+            for _ in range(3):
+                await group.flush(tell=False)
+                await asyncio.sleep(0.01)
+                await group.collect(0)
+            assert group.group.state.stored.replaced.keys().isdisjoint(listed), "they are forgotten"
+            assert len(list(group.group.state.segments)) == 1
+            assert listed < await group.objects("segments/")
+            await group.flush()
+            await group.collect(0)
+            assert len(await group.objects("segments/")) == 1
+
+    run(session())
+
+
 def test_a_snapshot_that_was_replaced_is_kept_for_its_readers_and_then_removed(tmp_path: Path) -> None:
     async def session() -> None:
         async with tidied(tmp_path) as group:

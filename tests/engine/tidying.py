@@ -1,6 +1,7 @@
 """A group with a store whose flushes, merges and collections happen when they are told to."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -71,11 +72,13 @@ class Tidied:
         )
         return f"blobs/{blob}"
 
-    async def flush(self) -> None:
-        """Flush, tell readers outside, and wait until memory is let go of."""
+    async def flush(self, tell: bool = True) -> None:
+        """Flush, tell readers outside or leave that for later, and wait until memory is let go of."""
         self.group.flush_wanted = True
+        self.flusher._live_at = time.monotonic()  # as if they were told just now
         await self.flusher.flush()
-        await self.flusher.write_live_now()
+        if tell:
+            await self.flusher.write_live_now()
         while self.group.state.settled or self.group.state.settled_parts:
             await asyncio.sleep(0)
 

@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.faults.client import Answer, Client
@@ -107,6 +108,14 @@ def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(cold)) for path in found if path.is_file())
 
 
+def complaints(server: Server) -> list[dict[str, Any]]:
+    """What it complained of, but that what is in memory cannot be flushed: that is told once, if at all."""
+    found = server.complaints()
+    unflushed = [entry for entry in found if "cannot be flushed" in entry["message"]]
+    assert len(unflushed) <= 1, unflushed
+    return [entry for entry in found if entry not in unflushed]
+
+
 def test_a_full_cold_folder_refuses_snapshots_and_nothing_else(tmp_path: Path) -> None:
     with (
         namespace(tmp_path, COLD_ONLY) as inside,
@@ -141,7 +150,7 @@ def test_a_full_cold_folder_refuses_snapshots_and_nothing_else(tmp_path: Path) -
         assert stream.publish(SMALL).status == 204
         stream.check(stream.tail, SMALL)
         stream.close()
-        assert server.complaints() == []
+        assert complaints(server) == []
         assert server.stop() == 0
 
 
@@ -221,14 +230,14 @@ def test_a_read_only_cold_folder_refuses_snapshots_and_shows_those_it_has(tmp_pa
         remount(inside, tmp_path, "rw")
         assert stream.publish(LARGE[:100_000]).status == 204
         stream.check(stream.tail, LARGE[:100_000])
-        assert [entry["level"] for entry in server.complaints()] == ["warning"], "what is left was told"
+        assert [entry["level"] for entry in complaints(server)] == ["warning"], "what is left was told"
         server.kill()
         server.start()
         stream.move(server)
         stream.check(stream.tail, LARGE[:100_000])
         assert not left.exists()
         stream.close()
-        assert server.complaints() == []
+        assert complaints(server) == []
         assert server.stop() == 0
 
 
@@ -252,7 +261,7 @@ def test_a_disk_without_room_for_another_name_refuses_snapshots_and_keeps_nothin
         assert stream.publish(SMALL).status == 204
         stream.check(stream.tail, SMALL)
         stream.close()
-        assert server.complaints() == []
+        assert complaints(server) == []
 
 
 def test_a_half_written_snapshot_that_someone_deletes_is_refused(tmp_path: Path) -> None:

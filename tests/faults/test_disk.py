@@ -148,7 +148,9 @@ def test_live_readers_are_never_shown_what_a_full_disk_did_not_take(tmp_path: Pa
     inside = namespace(folder, TMPFS)
     if inside is None:
         return
+    filler = inside.folder / "filler"
     with inside, Server(folder / "data", prefix=inside.prefix) as server:
+        filler.write_bytes(b"f" * (256 << 10))
         client = Client(server)
         assert client.ask("PUT", PATH, headers=BINARY).status == 201
         seen: list[bytes] = []
@@ -167,6 +169,7 @@ def test_live_readers_are_never_shown_what_a_full_disk_did_not_take(tmp_path: Pa
         appends = Appends(server, 50_000)
         for _ in range(5):
             appends.until_full()
+        filler.unlink()  # or a store on the same disk may have taken the last of it
         give_up_at = time.monotonic() + 60
         while client.ask("POST", PATH, b"end", BINARY).status != 204:
             assert time.monotonic() < give_up_at, "not even three bytes fit"

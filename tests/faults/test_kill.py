@@ -22,8 +22,11 @@ def test_nothing_acknowledged_is_lost_or_doubled_when_the_server_is_killed(tmp_p
     random = seeded("kill")
     crowd = Crowd(random)
     server = Server(tmp_path / "data", settings=SMALL_SEGMENTS)
+    log = tmp_path / "data" / "log" / "g0"
+    first: list[Path] = []
     for number in range(ROUNDS):
         server.start()
+        first = first or list(log.glob("*.log"))
         assert server.complaints() == []
         crowd.make_streams(server)
         crowd.check(server, sample=50)
@@ -44,8 +47,9 @@ def test_nothing_acknowledged_is_lost_or_doubled_when_the_server_is_killed(tmp_p
         assert server.complaints() == []
         assert server.stop() == 0
     assert crowd.acknowledged > 10 * ROUNDS
-    segments = list((tmp_path / "data" / "log" / "g0").glob("*.log"))
-    assert len(segments) > ROUNDS, "the log never rolled"
+    segments = list(log.glob("*.log"))
+    is_trimmed = not set(first) & set(segments)  # of what was flushed
+    assert is_trimmed or len(segments) > ROUNDS, "the log never rolled"
 
 
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed_while_it_rolls_a_segment(

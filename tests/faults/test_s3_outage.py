@@ -10,10 +10,11 @@ from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 from tests.faults.gate import Gate
 from tests.faults.rounds import IS_LONG
 from tests.http.wire import BINARY, make
+from tests.scrape import scrape
 from tests.server import Server
 
 PIECE = 20_000
-OUTAGE_SECONDS = 25.0 if IS_LONG else 1.0
+OUTAGE_SECONDS = 60.0 if IS_LONG else 1.0
 """How long it is gone after that was told; it is tried again, for 10 s each time, and not told again."""
 
 PATH = "/v1/stream/outage/s"
@@ -172,3 +173,36 @@ def test_wrong_credentials_are_told_and_mended_by_a_restart(seaweed: Seaweed, tm
         wrong.kill()
     with server:
         writer.recover()
+
+
+@pytest.mark.timeout(300)
+def test_credentials_that_stop_being_valid_cost_nothing_but_room(seaweed: Seaweed, tmp_path: Path) -> None:
+    with server_on(seaweed.endpoint, tmp_path) as server:
+        writer = Writer(server)
+        writer.begin()
+        for _ in range(5):
+            assert writer.append().is_success
+        seaweed.change_secret("another one")
+        try:
+            wait_until(lambda: writer.append().is_success and bool(errors(server)))
+            writer.fill()
+            wait_until(lambda: failed_flushes(writer) >= 3)  # it is tried again, and not told again
+            (problem,) = errors(server)
+            assert "answers 403" in problem
+            assert "check cold.s3_access_key_id, cold.s3_secret_access_key" in problem
+            assert len(server.complaints()) == 1, server.complaints()
+        finally:
+            seaweed.change_secret(SECRET_ACCESS_KEY)
+        writer.recover()
+        assert len(server.complaints()) == 1, server.complaints()
+        server.kill()
+        server.start()
+        writer.recover()
+        assert server.complaints() == []
+        assert server.stop() == 0
+
+
+def failed_flushes(writer: Writer) -> int:
+    """How many flushes came to nothing."""
+    with writer.client() as api:
+        return int(scrape(api)["ursula_cold_flush_failures_total"])

@@ -2,6 +2,7 @@
 
 It is written in `tmp`, synced, then renamed (or linked, where it may not replace another), and every folder
 on the way to it is synced: one that was there already may have been made by someone who has not done so.
+One that was removed does not come back: its folder is synced too.
 """
 
 import asyncio
@@ -247,6 +248,17 @@ class FsStore:
             with suppress(OSError):  # not empty, or gone already
                 for folder in path.parents[: key.count("/")]:
                     folder.rmdir()
+        self._sync_removals({self.local_path(key).parent for key in keys})
+
+    def _sync_removals(self, folders: set[Path]) -> None:
+        """Let what was removed stay so: what is removed next may be what it named."""
+        while folders:
+            folder = folders.pop()
+            try:
+                sync_folder(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                if folder != self._root:
+                    folders.add(folder.parent)
 
     def _forget_unfinished(self, before: float) -> None:
         for path in self._unfinished.glob("*"):
