@@ -155,6 +155,20 @@ def test_a_blob_that_is_shown_again_is_needed_again(between: Between) -> None:
     assert driver.state.blobs == {"blob": 1}
 
 
+def test_each_of_very_many_that_had_a_name_can_be_found(between: Between) -> None:
+    driver = Driver()
+    incarnations = []
+    for number in range(40):
+        incarnations.append(driver.create("s", b"x" * (number + 1)).incarnation)
+        driver.do(Delete("b", "s"))
+    between(driver)
+    for number in (17, 0, 39):
+        assert back(driver, incarnation=incarnations[number]).tail == number + 1
+        driver.do(Delete("b", "s"))
+    assert driver.code(Undelete("b", "t", incarnations[3])) == "stream_not_found"
+    assert back(driver).incarnation == incarnations[39]
+
+
 # What is refused
 
 

@@ -41,6 +41,8 @@ FIRST_SECONDS_MAX = 10.0
 UNFINISHED_SECONDS_MIN = 3600.0
 """A body that comes slowly may take so long, and nobody misses the room meanwhile."""
 SLICE = 256
+COLLECTED_AT_ONCE = 512
+"""So many graves, and so many replaced objects, are ended by one command."""
 
 logger = logging.getLogger(__name__)
 
@@ -116,10 +118,14 @@ class Collector:
             logger.info("removed %d objects with %d bytes that nobody needs from the store", count, size)
 
     async def _announce(self, group: Group, flusher: Flusher, horizon: int) -> None:
-        outcome = await group.ask(Collect(horizon, flusher.previous_position))
-        if not isinstance(outcome, Done):
-            raise CollectFailed(f"the log did not take the beginning of a collection: {outcome}")
-        if any(replaced.at < horizon for replaced in group.state.stored.replaced.values()):
+        """Have the horizon moved, in steps that are short for those who apply them."""
+        reached: int | None = None
+        while reached != horizon:
+            reached = group.state.step_to(horizon, reached or 0, COLLECTED_AT_ONCE)
+            outcome = await group.ask(Collect(reached, flusher.previous_position))
+            if not isinstance(outcome, Done):
+                raise CollectFailed(f"the log did not take the beginning of a collection: {outcome}")
+        if group.state.stored.replaced.by_time.has_before(horizon):
             group.flush_wanted = True  # the last two manifests are older than it, or may name it
 
     def _prefixes(self) -> list[str]:

@@ -65,12 +65,13 @@ class Needed:
                 count += 1
                 if count % STEP == 0:
                     await asyncio.sleep(PAUSE_SECONDS)
-        for (_, name), graves in list(state.graves.by_name.items()):
-            for grave in graves:
-                self._add(decode_stream(name, grave.row), 0, found)
-                count += 1
-                if count % STEP == 0:
-                    await asyncio.sleep(PAUSE_SECONDS)
+        for incarnation in state.graves.by_time:
+            grave = state.graves.incarnations.get(incarnation)
+            if grave is not None:
+                self._add(decode_stream(grave.name[1], grave.row), 0, found)
+            count += 1
+            if count % STEP == 0:
+                await asyncio.sleep(PAUSE_SECONDS)
         return found
 
     def _stream(self, bucket: str, name: str) -> Stream | None:

@@ -69,14 +69,28 @@ class Keeping(Contents):
 
     def _collect(self, command: Collect, index: int) -> AnyOutcome:
         self.stored.horizon = max(self.stored.horizon, command.horizon)
-        for bucket, name, grave in self.graves.before(command.horizon):
-            self.changes.note((RowKind.GRAVE, bucket, name))
-            self.graves.remove(bucket, name, grave)
-        for key, replaced in list(self.stored.replaced.items()):
-            if replaced.at < command.horizon and replaced.position <= command.manifest:
+        ended = self.graves.before(command.horizon)
+        for grave in ended:
+            self.changes.note((RowKind.GRAVE, *grave.name))
+        self.graves.remove_first(ended)
+        replaced = self.stored.replaced
+        for key in replaced.by_time.before(command.horizon):
+            if replaced[key].position <= command.manifest:
                 self.changes.note((RowKind.REPLACED, key, ""))
-                del self.stored.replaced[key]
+                del replaced[key]
         return Done(self.position)
+
+    def step_to(self, horizon: int, reached: int, count: int) -> int:
+        """How far to go in one `Collect`, on the way from a horizon to a later one, so that it is short.
+
+        Between the two lie no more than so many graves, and so many replaced objects, unless more are of one
+        moment.
+        """
+        steps = (
+            self.graves.by_time.step_after(reached, count),
+            self.stored.replaced.by_time.step_after(reached, count),
+        )
+        return min((step for step in steps if step is not None and step < horizon), default=horizon)
 
     def _add_segment(self, segment: StoredSegment) -> None:
         self.changes.note((RowKind.SEGMENT, segment.key, ""))

@@ -385,8 +385,9 @@ class State(Keeping):
         self._enter(bucket).add(index, kind, stream, stream.tail)
         self._touch(bucket_name, stream)
         self.changes.note((RowKind.GRAVE, bucket_name, stream.name))
-        grave = Grave(stream.incarnation, self.at, encode_stream(stream), stream)
-        self.graves.add(bucket_name, stream.name, grave)
+        source = None if stream.parent is None else stream.parent.incarnation
+        name = bucket_name, stream.name
+        self.graves.add(Grave(name, stream.incarnation, self.at, encode_stream(stream), source, stream))
         stream.gone = True
         stream.deadline = None
         bucket.names.remove(stream.name)
@@ -434,7 +435,7 @@ class State(Keeping):
         bucket = self.buckets.get(command.bucket) or self._add_bucket(command.bucket)
         self.changes.note((RowKind.STREAM, command.bucket, command.stream))
         self.changes.note((RowKind.GRAVE, command.bucket, command.stream))
-        self.graves.remove(command.bucket, command.stream, grave)
+        self.graves.remove(grave)
         stream = self._revive(bucket, command.stream, grave)
         if stream.snapshot is not None:
             self._show_blob(stream.snapshot.blob)
