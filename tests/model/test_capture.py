@@ -7,6 +7,7 @@ from tests.model.drawing import batched
 from tests.model.driving import Driver
 from tests.model.storing import cut, flush, flushed
 
+from ursula.model import walking
 from ursula.model.changes import Capture, Key, RowKind
 from ursula.model.checkpoint import all_keys, row_of
 from ursula.model.commands import AnyCommand, Delete, FlushBegin
@@ -37,8 +38,17 @@ def finish(state: State, capture: Capture) -> dict[Key, bytes | None]:
 
 
 @bounded
-@given(batched(16), st.booleans(), st.data())
-def test_rows_are_captured_as_of_the_cut(log: Log, is_base: bool, data: st.DataObject) -> None:
+@given(batched(16), st.booleans(), st.sampled_from([1, 2, 256]), st.data())
+def test_rows_are_captured_as_of_the_cut(
+    log: Log, is_base: bool, names_at_once: int, data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walking, "NAMES_AT_ONCE", names_at_once)
+        check_capture(log, is_base, data)
+
+
+def check_capture(log: Log, is_base: bool, data: st.DataObject) -> None:
+    """What is captured bit by bit, while more happens, is what there was at a cut in the middle."""
     state = State(0)
     capture: Capture | None = None
     expected: dict[Key, bytes | None] = {}

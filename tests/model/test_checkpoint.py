@@ -294,6 +294,8 @@ def test_every_row_is_walked_through_once(driver: Driver) -> None:
     assert len(keys) == len(set(keys))
     assert all(row_of(driver.state, key) is not None for key in keys)
     assert {key[0] for key in keys} >= {RowKind.BUCKET, RowKind.STREAM, RowKind.GRAVE}
+    assert (RowKind.STREAM, "b", "hidden") in keys
+    assert sorted(all_keys(reloaded(driver.state))) == sorted(keys)
 
 
 def test_creating_a_stream_again_after_a_start_finds_it(driver: Driver) -> None:

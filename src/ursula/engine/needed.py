@@ -58,7 +58,7 @@ class Needed:
         found: dict[str, int] = {}
         state, count = self._state, 0
         for bucket in list(state.buckets.values()):
-            for name in list(bucket.all_names()):
+            for name in bucket.all_names():
                 stream = self._stream(bucket.name, name)
                 if stream is not None:
                     self._add(stream, self.floor(bucket.name, name, stream.incarnation), found)

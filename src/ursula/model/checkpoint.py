@@ -58,7 +58,7 @@ def all_keys(state: State) -> Iterator[Key]:
     yield from [(RowKind.INGEST, *name) for name in state.ingests]
     for bucket in list(state.buckets.values()):
         yield (RowKind.BUCKET, bucket.name, "")
-        for name in list(bucket.all_names()):
+        for name in bucket.all_names():
             yield (RowKind.STREAM, bucket.name, name)
 
 
@@ -147,12 +147,11 @@ class Loader:
         """Tie everything together, a step at a time."""
         state = self.state
         for name, bucket in state.buckets.items():
-            hidden = set()
             for stream, row in bucket.parked.items():
                 if self._look(name, stream, row):
-                    hidden.add(stream)
+                    bucket.hidden[stream] = None
                 yield
-            bucket.names.update(stream for stream in bucket.parked if stream not in hidden)
+            bucket.names.update(stream for stream in bucket.parked if stream not in bucket.hidden)
             state.bucket_names.add(name)
             state.stream_count += len(bucket.parked)
             yield

@@ -391,6 +391,7 @@ class State(Keeping):
         stream.gone = True
         stream.deadline = None
         bucket.names.remove(stream.name)
+        bucket.hidden[stream.name] = None
         self._hide_snapshot(stream)
         self._release(bucket, stream)
         return Ended(stream.incarnation)
@@ -401,6 +402,7 @@ class State(Keeping):
         while ended is not None and ended.gone and ended.fork_count == 0:
             self._touch(bucket.name, ended)
             del bucket.streams[ended.name]
+            del bucket.hidden[ended.name]
             self.unparked.pop(ended, None)
             self.stream_count -= 1
             parent = ended.parent
@@ -443,6 +445,7 @@ class State(Keeping):
             stream.expires_at = stream.deadline = None
         stream.renew(self.at)
         bucket.names.add(stream.name)
+        bucket.hidden.pop(stream.name, None)
         self._enter(bucket).add(index, Kind.UNDELETE, stream, stream.tail)
         return Undeleted(stream.incarnation, stream.tail, stream.closed, stream.deadline)
 
