@@ -8,9 +8,10 @@ from tests.model.driving import Driver
 from tests.model.storing import cut, flush, flushed
 
 from ursula.model import walking
-from ursula.model.changes import Capture, Key, RowKind
+from ursula.model.changes import LARGE_ROW_BYTES, Capture, Key, RowKind
 from ursula.model.checkpoint import all_keys, row_of
 from ursula.model.commands import AnyCommand, Delete, FlushBegin
+from ursula.model.graves import Grave
 from ursula.model.state import State
 
 bounded = settings(
@@ -128,3 +129,19 @@ def test_changes_are_those_since_the_flushed_position_not_since_the_last_attempt
     driver.do(flushed(driver.state))
     cut(driver.state)
     assert not [key for key in finish(driver.state, begin(driver.state)) if key[0] == RowKind.STREAM]
+
+
+def test_large_rows_are_captured_one_by_one() -> None:
+    driver = Driver()
+    for name in ("r", "s", "t"):
+        driver.create(name)
+        grave = Grave(("b", name), f"0-0-{name}", driver.now, bytes(LARGE_ROW_BYTES), None)
+        driver.state.graves.add(grave)
+        driver.state.changes.note((RowKind.GRAVE, "b", name))
+    cut(driver.state)
+    capture = begin(driver.state)
+    counts = []
+    while not capture.is_done:
+        capture.step(100)
+        counts.append(sum(key[0] == RowKind.GRAVE for key, _ in capture.rows))
+    assert counts == [1, 2, 3, 3]
