@@ -50,6 +50,7 @@ from .status import GroupStatus
 from .watchers import Watchers
 
 SLICE_SECONDS = 0.005
+SOON_SECONDS = 0.001
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +101,7 @@ class Group(Reading):
         self._proposed = 0
         self._finished = 0
         self._late = 0
+        self._expired_to = 0  # where some of very many ends were proposed
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._reading: set[asyncio.Task[None]] = set()
@@ -206,8 +208,13 @@ class Group(Reading):
             if overdue is not None:
                 self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, unsplit)), 0)
                 return
-        if isinstance(command, DeleteBucket):
+        if isinstance(command, DeleteBucket) and self._expiry.is_due(self._clock()):
             self._expiry_tick()  # what has expired does not keep a bucket
+            if self._expiry.is_due(self._clock()):
+                asyncio.get_running_loop().call_later(
+                    SOON_SECONDS, self.propose, command, done, size, unsplit
+                )
+                return
         outcome = self.state.look(command, unsplit)
         if outcome is None:
             self._enqueue(command, done, size)
@@ -468,18 +475,25 @@ class Group(Reading):
             self._expiry_tick()
 
     def _expiry_tick(self) -> None:
-        """Propose what is due and come back when the next is."""
+        """Propose some of what is due, and come back when more is.
+
+        If that was not all, the rest waits until it is decided: nobody who asks for something must wait
+        behind very many streams that have expired.
+        """
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
             self._expiry_timer = None
         if self._stopping:
             return
         now = self._clock()
-        for command in self._expiry.due(now):
-            self._enqueue(command, None, 0)
+        if self._finished >= self._expired_to:
+            for command in self._expiry.due(now):
+                self._enqueue(command, None, 0)
+            if self._expiry.is_due(now):
+                self._expired_to = self._proposed
         next_look = self._expiry.next_look()
         if next_look is not None:
-            delay = min(max(next_look - now, 1000) / 1_000_000, 3600.0)
+            delay = min(max((next_look - now) / 1_000_000, SOON_SECONDS), 3600.0)
             self._expiry_timer = asyncio.get_running_loop().call_later(delay, self._expiry_tick)
 
 
