@@ -46,6 +46,7 @@ from .failures import Failure, OutcomeUnknown, Unavailable
 from .gathering import Done, Gathering, size_of
 from .reading import Reading
 from .settling import Settling
+from .slices import Turn
 from .status import GroupStatus
 from .watchers import Watchers
 
@@ -463,10 +464,12 @@ class Group(Reading):
             if renewal is not None:
                 self._enqueue(renewal, None, 0)
 
-    def look_after_all(self, names: list[tuple[str, str]]) -> None:
+    async def look_after_all(self, names: list[tuple[str, str]]) -> None:
         """Begin with these streams, which have deadlines."""
+        turn = Turn()
         for bucket, name in names:
             self._expiry.add(bucket, name)
+            await turn.end()
 
     def _look_after(self, bucket: str, name: str) -> None:
         before = self._expiry.next_look()
