@@ -163,8 +163,8 @@ class Settling:
         """Let go of what is stored of a stream, or of some of it; whether that was all."""
         state = self._state
         if kind == RowKind.GRAVE:
-            state.graves.drop_stored(bucket, name, cut)
-        elif kind == RowKind.STREAM:
+            return state.graves.drop_stored(bucket, name, cut, DROPPED_AT_ONCE)
+        if kind == RowKind.STREAM:
             found = state.buckets.get(bucket)
             stream = found.streams.get(name) if found is not None else None
             if found is not None and stream is not None:
