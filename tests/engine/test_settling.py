@@ -10,7 +10,8 @@ from ursula.cold.blobs import made_at
 from ursula.config import Cold
 from ursula.engine import settling
 from ursula.engine.node import Node
-from ursula.model.commands import Append, Body, Create, Delete, Undelete
+from ursula.model import stream
+from ursula.model.commands import Append, Body, Create, Delete, PublishSnapshot, Undelete
 from ursula.model.messages import Messages
 from ursula.model.outcomes import Page
 
@@ -227,5 +228,27 @@ def test_the_messages_of_a_stream_that_has_ended_are_let_go_of_some_at_a_time(
             assert not group.state.graves._hot
             await done(group, Undelete("b", "s"))
             assert await read(node) == b"".join(b"%d." % number for number in range(30))
+
+    run(session())
+
+
+def test_very_many_messages_that_were_trimmed_are_let_go_of_some_at_a_time(
+    tmp_path: Path, bites: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "TRIMMED_AT_ONCE", 8)
+
+    async def session() -> None:
+        async with node_on(tmp_path) as node:
+            group = node.groups[0]
+            await done(group, Create("b", "s", "text/plain", make_bucket=True))
+            for number in range(30):
+                await done(group, Append("b", "s", (b"%02d" % number,), "text/plain"))
+            held_bytes = group.state.gauge.count
+            await done(group, PublishSnapshot("b", "s", 58, "x", "text/plain", 1, "sha256:x", made_at=1))
+            await settled(node)
+            assert (in_memory(node), group.state.trimmed) == (2, {})
+            assert (max(bites), sum(bites)) == (8, 29)
+            assert group.state.gauge.count > held_bytes, "the feed still has them, and they must be stored"
+            assert await read(node, 58) == b"29"
 
     run(session())

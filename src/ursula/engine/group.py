@@ -359,7 +359,7 @@ class Group(Reading):
         outcomes = state.apply_all(commands)
         self.applied = position
         self._note(commands, outcomes)
-        if self.on_cut or state.settled:
+        if self.on_cut or state.settled or state.trimmed:
             self._note_store(commands)
         if dones is not None:
             self._finish(dones, outcomes)
@@ -369,12 +369,12 @@ class Group(Reading):
             self.watchers.wake(commands, outcomes)
 
     def _note_store(self, commands: list[AnyCommand]) -> None:
-        """A cut was made here, or something is stored and may be let go of."""
+        """A cut was made here, or something is stored or was trimmed, and may be let go of."""
         for command in commands:
             if isinstance(command, FlushBegin) and command.flusher in self.on_cut:
                 self.state.make_cut()
                 self.on_cut[command.flusher]()
-        if self.state.settled:
+        if self.state.settled or self.state.trimmed:
             self.settling.begin()
 
     def _note(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:

@@ -88,7 +88,8 @@ class Settling:
 
     async def _run(self) -> None:
         state, turn = self._state, Turn()
-        while state.settled or state.settled_parts or self._leaving:
+        while state.settled or state.settled_parts or self._leaving or state.trimmed:
+            await self._let_go_of_trimmed(turn)
             cut = state.stored_to
             settled, state.settled = state.settled, []
             parts, state.settled_parts = state.settled_parts, []
@@ -173,6 +174,19 @@ class Settling:
                 if stream.changed <= state.stored_to:
                     found.park(stream)
         return True
+
+    async def _let_go_of_trimmed(self, turn: Turn) -> None:
+        """Let go of what streams had before they were trimmed."""
+        while self._state.trimmed:
+            (bucket, name), _ = self._state.trimmed.popitem()
+            while not self._drop_trimmed(bucket, name):
+                await turn.end()
+
+    def _drop_trimmed(self, bucket: str, name: str) -> bool:
+        """Let go of some of it; whether that was all. Each time the stream may be another one."""
+        found = self._state.buckets.get(bucket)
+        stream = found.streams.get(name) if found is not None else None
+        return stream is None or stream.drop_trimmed()
 
     async def _park(self, turn: Turn) -> None:
         """Park streams again that were asked for."""

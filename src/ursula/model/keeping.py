@@ -16,6 +16,7 @@ class Keeping(Contents):
         self._cutting = False
         self.settled: list[dict[Key, None]] = []  # keys whose rows are stored, for the engine to look after
         self.settled_parts: list[tuple[str, Journal]] = []  # parts of journals that are stored
+        self.trimmed: dict[tuple[str, str], None] = {}  # streams with more in memory than they begin with
 
     def make_cut(self) -> None:
         """End the entry begun last: what comes now is after the cut. Does nothing if it is none."""

@@ -328,6 +328,7 @@ class State(Keeping):
     ) -> AnyOutcome:
         record = stream.record_at(command.offset) if command.record is None else command.record
         stream.trim(command.offset, record, self.at)
+        self._drop_trimmed(bucket, stream)
         bucket.journal.add(index, Kind.TRIM, stream, command.offset, event=events.trim(command))
         return trimmed(stream)
 
@@ -408,8 +409,13 @@ class State(Keeping):
             parent = ended.parent
             if parent is not None:
                 parent.fork_count -= 1
-                parent.drop_trimmed()
+                self._drop_trimmed(bucket, parent)
             ended = parent
+
+    def _drop_trimmed(self, bucket: Bucket, stream: Stream) -> None:
+        """Let go of what was trimmed; if it is very much, the engine lets go of the rest bit by bit."""
+        if not stream.drop_trimmed():
+            self.trimmed[bucket.name, stream.name] = None
 
     # Coming back
 
