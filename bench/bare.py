@@ -16,7 +16,7 @@ from granian.server.embed import Server
 from ursula.config import Address
 from ursula.http.cors import Cors
 from ursula.http.loop import CoalescingLoop
-from ursula.http.rsgi import HeaderList, Protocol_, Scope, Watcher
+from ursula.http.rsgi import Future, HeaderList, Protocol_, Scope, Watcher
 from ursula.http.server import _listen, _Server
 
 CONNECTIONS = 16_384
@@ -35,10 +35,9 @@ async def app(scope: Scope, proto: Protocol_) -> None:
     proto.response_empty(204, _ANSWER)
 
 
-def handle(watcher: Watcher) -> None:
-    """The same, by callbacks."""
-    proto = watcher.proto
-    proto().add_done_callback(lambda _: proto.response_empty(204, _ANSWER))
+def handle(watcher: Watcher, body: Future | None) -> None:
+    """The same, by callbacks; the body is there already, but for what creates the streams."""
+    watcher.proto.response_empty(204, _ANSWER)
 
 
 async def serve(port: int, our_loop: bool) -> None:

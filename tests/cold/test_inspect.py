@@ -141,6 +141,17 @@ def test_the_list_tells_of_every_segment(original: Path) -> None:
     assert len(group["manifests"]) == len(objects(original, "manifests"))
 
 
+@pytest.mark.parametrize("more", [(), ("--verify",)])
+def test_a_group_that_is_not_there_is_told_with_those_that_are(store: Path, more: tuple[str, ...]) -> None:
+    for wrong in ("9", "-1"):
+        complaint = inspect(store, "--group", wrong, *more, expect=1).stderr
+        assert complaint == f"ursula: {store} has no group {wrong}: it has only group 0\n"
+    begun = store / "generations" / "1.json"
+    begun.write_text(json.dumps({**json.loads(begun.read_text()), "groups": 3}))
+    complaint = inspect(store, "--group", "3", *more, expect=1).stderr
+    assert complaint == f"ursula: {store} has no group 3: it has the groups 0 to 2\n"
+
+
 def test_one_segment_is_shown_with_its_streams_and_row_groups(original: Path) -> None:
     segment = objects(original, "segments")[-1]
     key = segment.relative_to(original).as_posix()

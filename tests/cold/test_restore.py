@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -241,6 +242,29 @@ def test_a_server_that_still_runs_on_the_store_stops_and_says_why(tmp_path: Path
         refused(api.get("/shop", params={"offset": str(later)}), 410, "position_rewound")
 
 
+def test_a_deleted_stream_is_still_known_by_the_name_it_had_before_a_restore(tmp_path: Path) -> None:
+    with Server(tmp_path / "old", settings=FORGETFUL) as old, client(old) as api:
+        assert api.put("/shop").status_code == 201
+        noted = []
+        for text in (b"first", b"second"):
+            make(api, "/shop/text", TEXT, text)
+            noted.append(api.delete("/shop/text").headers["stream-incarnation"])
+        flush(api)
+    new = tmp_path / "new"
+    new.mkdir()
+    (tmp_path / "old" / "cold").rename(new / "cold")
+    command("restore", "--from", str(new / "cold"), "--data-dir", str(new))
+    with Server(new, settings=FORGETFUL) as running, client(running) as api:
+        wanted = {"bucket": "shop", "stream": "text", "incarnation": noted[0]}
+        answer = api.post("/cluster/undelete", json=wanted)
+        assert answer.status_code == 200, answer.text
+        generation, _, rest = noted[0].partition("-")
+        assert answer.json()["incarnation"] == f"{int(generation) + 1}-{rest}"
+        assert read(api, "/shop/text") == b"first"
+        headers = {**TEXT, "stream-incarnation": noted[0]}
+        refused(api.post("/shop/text", headers=headers, content=b"x"), 412, "incarnation_mismatch")
+
+
 def test_a_folder_that_holds_only_its_store_needs_no_settings(tmp_path: Path) -> None:
     with Server(tmp_path / "old", settings=FORGETFUL) as old, client(old) as api:
         make(api, "/shop/text", TEXT, b"one") if api.put("/shop").is_success else None
@@ -270,6 +294,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--data-dir", "{new}", "--at", "2000-01-01T00:00:00Z"], 1, "the oldest manifest is of 2"),
         (["--data-dir", "{new}", "--at", "17"], 1, "the oldest manifest is of position 1"),
         (["--data-dir", "{new}", "--at", "long ago"], 2, "is neither a position nor a time"),
+        (["--data-dir", "{new}", "--at", "9999-12-31T23:59:59-23:59"], 2, "is neither a position nor a time"),
         (["--data-dir", "{store}/.."], 1, "restore makes a new node and changes none"),
         (["--from", "{new}", "--data-dir", "{new}/data"], 1, "is not a store of ursula"),
         (["--from", "s3:///prefix", "--data-dir", "{new}"], 2, "names no bucket"),
@@ -280,9 +305,41 @@ def test_what_cannot_be_restored_is_refused_with_what_to_do(
 ) -> None:
     filled = [argument.format(new=tmp_path / "new", store=stored) for argument in arguments]
     source = [] if "--from" in filled else ["--from", str(stored)]
+    before = sorted(stored.parent.iterdir())
     result = command("restore", *source, *filled, expect=code)
     assert words in " ".join(result.output.replace("│", " ").split())
     assert not (stored / "generations" / "2.json").exists()
+    assert sorted(stored.parent.iterdir()) == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_way_past_a_damaged_manifest_is_told_and_leads_to_a_node(stored: Path, tmp_path: Path) -> None:
+    store = tmp_path / "copy"
+    shutil.copytree(stored, store)
+    newest, before = sorted((store / "manifests" / "g0").iterdir(), reverse=True)[:2]
+    newest.write_text("{")
+    arguments = ("restore", "--from", str(store), "--data-dir", str(tmp_path / "new"))
+    complaint = " ".join(command(*arguments, expect=1).stderr.split())
+    assert f"the object manifests/g0/{newest.name} is damaged" in complaint
+    hint = re.search(r"put it back from a backup, or go back to the one before with (--at) (\d+)$", complaint)
+    assert hint is not None, complaint
+    report = command(*arguments, *hint.groups()).stdout
+    assert before.name.partition("-")[0] in report
+    assert "with 1 later flushes" in report
+
+
+@pytest.mark.parametrize("verb", ["restore", "inspect"])
+def test_a_damaged_generation_is_told_with_what_helps(stored: Path, tmp_path: Path, verb: str) -> None:
+    store = tmp_path / "copy"
+    shutil.copytree(stored, store)
+    (store / "generations" / "1.json").write_text("{")
+    arguments = (
+        [str(store)] if verb == "inspect" else ["--from", str(store), "--data-dir", str(tmp_path / "new")]
+    )
+    (complaint,) = command(verb, *arguments, expect=1).stderr.splitlines()
+    assert complaint.startswith("ursula: the object generations/1.json is damaged")
+    assert "put it back from a copy of the store" in complaint
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_terminal_sees_a_bar_and_a_pipe_does_not(stored: Path) -> None:

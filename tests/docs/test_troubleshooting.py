@@ -75,6 +75,7 @@ def spoil_stores(server: Server, wrong: Refusals, identity: dict[str, object]) -
     generations = wrong.copy("a store that was restored") / "cold" / "generations"
     first = json.loads((generations / "1.json").read_text())
     (generations / "2.json").write_text(json.dumps(first | {"generation": 2}))
+    (wrong.copy("a damaged generation") / "cold" / "generations" / "1.json").write_text("{")
     (state,) = (wrong.copy("a damaged state") / "cold" / "state" / "g0").iterdir()
     state.write_bytes(state.read_bytes()[:-1] + b"?")
 
@@ -104,7 +105,7 @@ def refusals(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory
 def test_every_refusal_of_a_start_is_told(refusals: dict[str, str]) -> None:
     unknown = [line for line in refusals.values() if not any(re.match(pattern(text), line) for text in SAID)]
     assert unknown == []
-    assert len(set(refusals.values())) == len(refusals) == 13
+    assert len(set(refusals.values())) == len(refusals) == 14
 
 
 def test_what_an_operator_meets_is_there_with_its_status() -> None:

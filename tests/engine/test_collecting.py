@@ -12,8 +12,10 @@ from tests.engine.tidying import DAY, Tidied, tidied
 from ursula.cold import manifest as manifests
 from ursula.cold.ulid import new_ulid
 from ursula.engine import collecting, neighbours
+from ursula.engine.clock import system_clock
 from ursula.engine.failures import Failure
 from ursula.engine.flusher import Superseded
+from ursula.engine.restoring import Moment, choose, plan_restore
 from ursula.model.commands import AnyCommand, ForkPoint
 from ursula.model.outcomes import AnyOutcome, Refused, Undeleted
 
@@ -96,8 +98,13 @@ def test_a_snapshot_that_was_replaced_is_kept_for_its_readers_and_then_removed(t
             await group.flush()
             await group.flush()
             await group.collect(0)
-            assert await group.objects("blobs/") == set()
             assert isinstance(await group.undelete("a"), Refused)
+            assert await group.objects("blobs/") == {second}, "a restore can still bring the stream back"
+            assert await group.check_manifests() == 2
+            await group.flush()
+            await group.flush()
+            await group.collect(0)
+            assert await group.objects("blobs/") == set()
 
     run(session())
 
@@ -133,6 +140,25 @@ def test_nothing_is_removed_by_a_node_of_an_earlier_generation_nor_right_after_a
             with pytest.raises(Superseded):
                 await group.collect(0)
             assert orphan in await group.objects()
+
+    run(session())
+
+
+def test_a_store_is_whole_though_a_stream_with_a_snapshot_can_come_back_no_more(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with tidied(tmp_path) as group:
+            await group.create("a", b"0123456789")
+            await group.trim("a", 10)
+            await group.delete("a")
+            await group.flush()
+            await group.flush()
+            for _ in range(4):
+                await group.collect(0)
+                assert (await plan_restore(group.store, None, lambda *_: None)).damages == []
+                if group.group.flush_wanted:
+                    await group.flush()
+            assert await group.objects("blobs/") == set()
+            assert not group.group.flush_wanted
 
     run(session())
 
@@ -178,6 +204,70 @@ def test_very_much_that_has_ended_is_collected_by_many_small_commands(
             assert (counts[0], counts[-1]) == (30, 0)
             assert all(before - after <= 4 for before, after in pairwise(counts))
             assert group.group.state.stored.horizon > group.group.state.at - 60_000_000
+
+    run(session())
+
+
+def test_a_restore_reaches_as_far_back_as_is_kept_however_long_nothing_was_flushed(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with tidied(tmp_path) as group:
+            await group.create("a", b"too old")
+            await group.flush()
+            await group.append("a", b", before the weekend")
+            await group.flush()
+            expected = group.flusher.manifest_position
+            await asyncio.sleep(0.1)
+            horizon = system_clock()
+            await asyncio.sleep(0.1)
+            for number in range(20):
+                await group.append("a", b"%d" % number)
+                await group.flush()
+            await group.merge()
+            await group.flush()
+            await group.flush()
+            await group.collect((system_clock() - horizon) / 1_000_000)
+            assert (await choose(group.store, 0, Moment(time=horizon))).manifest.position == expected
+            assert (await manifests.find_manifests(group.store, 0))[-1].position == expected
+            assert await group.check_manifests() == 23
+            await group.collect(0)
+            assert await group.check_manifests() == 2
+
+    run(session())
+
+
+def test_a_manifest_that_cannot_be_read_is_not_the_one_that_is_kept_for_a_restore(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with tidied(tmp_path) as group:
+            await group.create("a")
+            for number in range(6):
+                await group.append("a", b"%d" % number)
+                await group.flush()
+            found = await manifests.find_manifests(group.store, 0)
+            for damaged in found[:2]:
+                await group.store.put(damaged.key, b"{")
+            await group.collect(0)
+            left = await manifests.find_manifests(group.store, 0)
+            assert [one.key for one in left] == [one.key for one in found[:3]]
+            assert (await choose(group.store, 0, Moment(found[2].position))).newer_count == 2
+
+    run(session())
+
+
+def test_an_idle_group_is_flushed_twice_at_most_for_what_was_replaced(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with tidied(tmp_path) as group:
+            await group.create("a", b"1")
+            await group.flush()
+            group.flusher.request_base()
+            await group.flush()
+            replaced = set(group.group.state.stored.replaced)
+            assert len(replaced) == 1
+            for keep, flushes in ((DAY, 1), (DAY, 0), (DAY, 0), (0, 1), (0, 0), (0, 0)):
+                await group.collect(keep)
+                assert group.group.flush_wanted == bool(flushes), keep
+                if flushes:
+                    await group.flush()
+            assert not replaced & await group.objects("state/")
 
     run(session())
 
@@ -279,7 +369,12 @@ class History:
         await group.merge()
 
     async def _collect(self, group: Tidied) -> None:
-        await group.collect(self._random.choice((0, 0.2)))
+        keep = self._random.choice((0, 0.05, 0.2))
+        now = system_clock()
+        before = await manifests.find_manifests(group.store, 0)
+        reached = before[await manifests.last_at(group.store, before, now - int(keep * 1_000_000)) :][:1]
+        await group.collect(keep, now)
+        assert set(reached) <= set(await manifests.find_manifests(group.store, 0))
         await self.check(group)
 
     def _any(self) -> str:

@@ -1,5 +1,6 @@
 """The data folder: made so that power loss cannot take it back, and used by one process at a time."""
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -53,12 +54,57 @@ def test_a_half_written_identity_is_written_again(tmp_path: Path) -> None:
 
 def test_a_restore_that_has_not_come_to_its_end_is_no_new_node(tmp_path: Path) -> None:
     path, identity = tmp_path / "data", Identity(1, "of the copy", 2, 1)
-    NewFolder(path, None).close()
+    begun = NewFolder(path, None)
+    begun.begin()
+    begun.close()
+    with pytest.raises(FolderRefused, match="has not come to its end: run it again"):
+        DataFolder(path)
+    NewFolder(path, None).close()  # refused, which does not undo the one before
     with pytest.raises(FolderRefused, match="has not come to its end: run it again"):
         DataFolder(path)
     folder = NewFolder(path, None)
+    folder.begin()
     folder.finish(identity)
     folder.close()
     again = DataFolder(path)
     assert again.identity == identity
     again.close()
+
+
+@pytest.mark.parametrize("there", ["nothing", "the folder", "a file"])
+def test_a_restore_that_is_refused_leaves_the_folder_as_it_was(tmp_path: Path, there: str) -> None:
+    path = tmp_path / "a" / "data"
+    if there != "nothing":
+        path.mkdir(parents=True)
+    if there == "a file":
+        (path / "notes").write_text("mine")
+        with pytest.raises(FolderRefused, match="is not empty"):
+            NewFolder(path, None)
+        assert os.listdir(path) == ["notes"]
+        return
+    for is_begun in (False, True):
+        folder = NewFolder(path, None)
+        if is_begun:
+            folder.begin()
+            folder.take_back()
+        folder.close()
+        assert path.exists() == (there == "the folder")
+        assert (tmp_path / "a").exists() == path.exists()
+        assert not path.exists() or os.listdir(path) == []
+    DataFolder(path).close()
+
+
+def test_a_lock_that_was_taken_away_is_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, refused = tmp_path / "data", NewFolder(tmp_path / "data", None)
+    lock = fcntl.flock
+
+    def late(file: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        refused.close()  # while the next one has opened the file and not locked it yet
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    first = DataFolder(path)
+    with pytest.raises(FolderRefused, match="in use"):
+        DataFolder(path)
+    first.close()

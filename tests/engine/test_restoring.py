@@ -135,6 +135,36 @@ def test_what_lies_too_far_back_is_refused_with_what_there_is(tmp_path: Path) ->
     run(session())
 
 
+def test_a_damaged_manifest_is_in_the_way_of_no_other(tmp_path: Path) -> None:
+    async def session() -> None:
+        positions, pictures = await fill(tmp_path / "old", (1, 2, 3, 4))
+        root = tmp_path / "old" / "cold"
+        store = FsStore(root)
+        first, second, third, fourth = (await manifests.find_manifests(store, 0))[::-1]
+        whole = {one: await manifests.read_manifest(store, one.key) for one in (first, second, third)}
+        await store.put(second.key, b"{")
+        await store.put(fourth.key, b"")
+        for name, time in (("before", whole[first].at), ("between", whole[second].at - 1)):
+            found = await restored(store, tmp_path / name, Moment(time=time))
+            assert found.chosen[0].manifest.position == positions[0], name
+            assert await seen(tmp_path / name, root) == pictures[0]
+        found = await restored(store, tmp_path / "after", Moment(time=whole[third].at))
+        assert found.chosen[0].manifest.position == positions[2]
+        with pytest.raises(RestoreRefused, match=f"is damaged.*with --at {positions[0]}$"):
+            await restored(store, tmp_path / "damaged", Moment(position=positions[1]))
+        await store.put(first.key, b"{")
+        with pytest.raises(RestoreRefused, match=r"is damaged.*: put it back from a backup$"):
+            await restored(store, tmp_path / "damaged", Moment(position=positions[1]))
+        with pytest.raises(RestoreRefused, match=r"the oldest manifest is of 2.*: choose a time between"):
+            await restored(store, tmp_path / "too-early", Moment(time=HOUR))
+        for one in await manifests.find_manifests(store, 0):
+            await store.put(one.key, b"{")
+        with pytest.raises(RestoreRefused, match=r"no manifest in .* can be read: put one back"):
+            await restored(store, tmp_path / "too-early", Moment(time=HOUR))
+
+    run(session())
+
+
 def test_a_restore_of_a_restore_may_go_back_to_before_it(tmp_path: Path) -> None:
     async def session() -> None:
         positions, pictures = await fill(tmp_path / "old", (1, 2, 3))
@@ -328,7 +358,8 @@ def test_a_moment_is_a_position_a_time_or_how_long_ago() -> None:
     assert parse_moment("90 s ago", now) == Moment(time=now - 90_000_000)
     assert parse_moment("1970-01-01T01:00:00+00:00", now) == Moment(time=HOUR)
     assert parse_moment("1970-01-01t02:30:00.5+01:30", now) == Moment(time=HOUR + 500_000)
-    for wrong in ("yesterday", "2030-01-01", "2030-01-01T00:00:00", "-5", "2 fortnights ago", ""):
+    beyond = ("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+14:00")
+    for wrong in ("yesterday", "2030-01-01", "2030-01-01T00:00:00", "-5", "2 fortnights ago", "", *beyond):
         with pytest.raises(ValueError, match="neither a position nor a time"):
             parse_moment(wrong, now)
 

@@ -1,5 +1,6 @@
 """What is stored stays in memory for a while, as far as there is room; only the time tells."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from ursula.cold.blobs import made_at
 from ursula.config import Cold
 from ursula.engine import settling
 from ursula.engine.node import Node
+from ursula.engine.slices import Turn
+from ursula.engine.survey import HotStream, survey
 from ursula.model import stream
-from ursula.model.commands import Append, Body, Create, Delete, PublishSnapshot, Undelete
+from ursula.model.commands import Append, Body, Create, Delete, ForkPoint, PublishSnapshot, Undelete
 from ursula.model.messages import Messages
-from ursula.model.outcomes import Page
+from ursula.model.outcomes import Ended, Page
 
 ROOM = 64 * 1024
 """Half of it may stay: two of the parts below, and not three."""
@@ -149,6 +152,121 @@ def test_a_stream_of_few_bytes_is_parked_at_once(tmp_path: Path) -> None:
             await add_part(node, b"a")
             assert "few" in group.state.buckets["b"].parked
             assert in_memory(node) == PART_BYTES
+
+    run(session())
+
+
+def test_what_does_not_stay_takes_no_room(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room()) as node:
+            group = node.groups[0]
+            for number in range(20):
+                name = f"few-{number}"
+                await done(group, Create("b", name, "text/plain", (b"x" * 900,), make_bucket=True))
+            await node.flushers[0].flush()
+            await settled(node)
+            assert len(group.state.buckets["b"].parked) == 20
+            assert (node.cache.held_bytes, group.settling.staying_bytes) == (0, 0)
+
+    run(session())
+
+
+def test_what_stays_is_counted_once_however_often_it_is_flushed(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room(40 * PART_BYTES)) as node:
+            for letter in (b"a", b"b", b"c", b"d"):
+                await add_part(node, letter)
+            assert in_memory(node) == 4 * PART_BYTES
+            assert 4 * PART_BYTES < node.groups[0].settling.staying_bytes < 5 * PART_BYTES
+
+    run(session())
+
+
+def test_what_stays_is_not_told_to_be_hot(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room()) as node:
+            group = node.groups[0]
+            await add_part(node, b"a")
+            assert (await survey(group.state)).largest == []
+            await done(group, Append("b", "s", (b"new",), "text/plain"))
+            assert (await survey(group.state)).largest == [HotStream(3, "b", "s")]
+
+    run(session())
+
+
+def test_a_flush_that_ends_while_streams_are_parked_is_looked_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room(0)) as node:
+            settling = node.groups[0].settling
+            await add_part(node, b"a")
+            park, parking, go_on = settling._park, asyncio.Event(), asyncio.Event()
+
+            async def slowly(turn: Turn) -> None:
+                parking.set()
+                await go_on.wait()
+                await park(turn)
+
+            monkeypatch.setattr(settling, "_park", slowly)
+            settling.begin()
+            await parking.wait()
+            await done(node.groups[0], Append("b", "s", (b"b" * PART_BYTES,), "text/plain"))
+            flushing = asyncio.create_task(node.flushers[0].flush())
+            await until(lambda: bool(node.groups[0].state.settled))
+            go_on.set()
+            await flushing
+            await settled(node)
+            assert in_memory(node) == 0
+            assert node.groups[0].state.gauge.count == 0
+
+    run(session())
+
+
+async def live(node: Node) -> list[bytes]:
+    """Streams that are trimmed, forked, deleted, made again and brought back while they may be in memory."""
+    group = node.groups[0]
+
+    async def flush() -> None:
+        await node.flushers[0].flush()
+        await settled(node)
+
+    seen = []
+    for letter in (b"a", b"b"):
+        await add_part(node, letter)
+        await add_part(node, letter, "t")
+    await done(group, Create("b", "fork", None, fork=ForkPoint("s", PART_BYTES)))
+    await done(group, PublishSnapshot("b", "t", PART_BYTES, "blob", "text/plain", 4, "digest"))
+    seen += [await read(node, stream="fork"), await read(node, PART_BYTES, "t")]
+    await done(group, Delete("b", "s"))
+    await flush()
+    seen.append(await read(node, stream="fork"))
+    ended = await group.ask(Delete("b", "t"))
+    assert isinstance(ended, Ended)
+    await add_part(node, b"n", "t")
+    seen.append(await read(node, stream="t"))
+    await done(group, Delete("b", "t"))
+    await done(group, Undelete("b", "t", ended.incarnation))
+    seen.append(await read(node, PART_BYTES, "t"))
+    await add_part(node, b"z", "t")
+    seen.append(await read(node, PART_BYTES, "t"))
+    await flush()
+    seen.append(await read(node, PART_BYTES, "t"))
+    return seen
+
+
+def test_streams_that_stay_may_be_trimmed_forked_deleted_and_brought_back(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with (
+            node_on(tmp_path / "some", cold=with_room()) as some,
+            node_on(tmp_path / "all", cold=with_room(1 << 30)) as every,
+            node_on(tmp_path / "none", cold=with_room(0)) as none,
+        ):
+            seen = await live(none)
+            assert [len(found) // PART_BYTES for found in seen] == [1, 1, 1, 1, 1, 2, 2]
+            assert await live(some) == seen
+            assert await live(every) == seen
+            assert every.groups[0].settling.staying_bytes > 0
 
     run(session())
 

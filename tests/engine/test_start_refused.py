@@ -106,6 +106,19 @@ def test_an_empty_store_beside_a_trimmed_log_is_refused(tmp_path: Path) -> None:
     assert "cold.root" in text
 
 
+def test_a_generation_that_cannot_be_read_is_refused_and_no_restore_is_promised(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    async def prepare() -> None:
+        await filled(folder, 1)
+        (folder / "cold" / "generations" / "1.json").write_text("{")
+
+    text = refused(folder, prepare)
+    assert text.startswith("the object generations/1.json is damaged")
+    assert "put it back from a copy of the store" in text
+    assert "ursula restore" not in text
+
+
 def test_the_store_of_another_cluster_is_refused(tmp_path: Path) -> None:
     async def session() -> None:
         await filled(tmp_path / "one", 1)

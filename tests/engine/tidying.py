@@ -13,6 +13,7 @@ from ursula.cold.fs import FsStore
 from ursula.cold.reader import Segments
 from ursula.cold.ulid import new_ulid
 from ursula.cold.unfinished import Unfinished
+from ursula.engine.checking import blobs_of
 from ursula.engine.clock import system_clock
 from ursula.engine.cold_reads import ColdReads
 from ursula.engine.collecting import Collector, CollectSettings
@@ -83,10 +84,11 @@ class Tidied:
         while await self.merger.step():
             pass
 
-    async def collect(self, keep: float) -> Collector:
+    async def collect(self, keep: float, now: int | None = None) -> Collector:
         """Collect as if objects were kept so many seconds."""
         settings = CollectSettings(1, keep)
-        collector = Collector([self.group], [self.flusher], self.store, system_clock, settings)
+        clock = system_clock if now is None else lambda: now
+        collector = Collector([self.group], [self.flusher], self.store, clock, settings)
         await collector.collect()
         return collector
 
@@ -142,6 +144,7 @@ async def check_manifests(store: FsStore) -> int:
         manifest = await manifests.read_manifest(store, each.key)
         state = (await load(store, manifest, each.key)).state
         named = {segment.key for segment in state.segments} | {f"blobs/{blob}" for blob in state.blobs}
+        named |= {blob.key for blob in blobs_of(state)}
         named |= {stored.path for stored in manifest.state}
         if manifest.segment is not None:
             named.add(manifest.segment.path)

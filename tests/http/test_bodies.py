@@ -145,6 +145,21 @@ def test_a_slow_body_is_given_up(strict: Server, path: str, sent: bytes) -> None
     assert ask(strict, "GET", path).body == b""
 
 
+@pytest.mark.parametrize("pauses", [1, 3])
+def test_a_small_body_that_comes_late_is_stored_once(
+    server: Server, api: httpx.Client, path: str, pauses: int
+) -> None:
+    """The request is handed on without it after a while."""
+    make(api, path)
+    with Raw(server) as raw:
+        begin(raw, path, b"Content-Length: 9\r\n\r\n")
+        for part in (b"one", b"two", b"end")[-pauses:]:
+            time.sleep(0.6)
+            raw.send(part if pauses > 1 else b"onetwoend")
+        assert raw.answer().status == 204
+    assert content(api, path) == b"onetwoend"
+
+
 def test_a_body_that_trickles_is_given_up_too(strict: Server, path: str) -> None:
     ask(strict, "PUT", path, body=b"")
     with Raw(strict) as raw:

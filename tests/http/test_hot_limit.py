@@ -142,6 +142,24 @@ def test_appends_are_turned_away_at_the_limit_and_come_back_by_themselves(
         assert content(again, path) == b"before and stored " + MESSAGE * taken + b" after"
 
 
+def test_new_streams_are_turned_away_too_when_there_are_very_many(
+    api: httpx.Client, disk: Broken, path: str
+) -> None:
+    attributes = {"Stream-Attrs": '{"title": "%s"}' % ("t" * 500)}
+    disk.take_away()
+    for number in range(1000):
+        answer = api.put(f"{path}-{number}", headers=BINARY | attributes)
+        if answer.status_code != 201:
+            break
+    refused(answer, 503, "write_backpressure")
+    assert int(answer.headers["retry-after"]) >= 1
+    assert 100 < number < LIMIT / 500
+    for other in range(number):
+        assert api.delete(f"{path}-{other}").status_code == 204, "what ends can end"
+    disk.bring_back()
+    until(lambda: api.put(f"{path}-{number}", headers=BINARY | attributes).status_code == 201)
+
+
 def test_nothing_is_lost_if_the_server_is_killed_while_it_is_full(
     server: Server, api: httpx.Client, disk: Broken, path: str
 ) -> None:

@@ -149,8 +149,26 @@ def test_what_never_was_does_not_come_back(api: httpx.Client, path: str) -> None
     make(api, path, TEXT)
     made = delete(api, path)
     generation, _, rest = made.partition("-")
-    for wrong in ("nonsense", "", "1-2-3", f"{int(generation) + 1}-{rest}", f"{made}0"):
+    for wrong in ("1-2-3", f"{int(generation) + 1}-{rest}", f"{made}0"):
         refused(undelete(api, path, incarnation=wrong), 404, "stream_not_found")
+
+
+def test_what_is_no_incarnation_is_told_apart_from_one_that_is_not_kept(api: httpx.Client, path: str) -> None:
+    make(api, path, TEXT)
+    made = delete(api, path)
+    wrongs = (
+        "nonsense",
+        "",
+        "1-2",
+        f" {made}",
+        f"{made}-0",
+        made.replace("-", "_"),
+        "1-0-\u0661-0",
+        "9" * 5000,
+    )
+    for wrong in wrongs:
+        refused(undelete(api, path, incarnation=wrong), 400, "invalid_parameter")
+    assert undelete(api, path, incarnation=made).status_code == 200
 
 
 def test_its_bucket_comes_back_with_it(api: httpx.Client, path: str) -> None:

@@ -28,6 +28,7 @@ from ursula.model.dump import dump
 from ursula.model.journal import KIND_NAMES, Journal
 from ursula.model.outcomes import AnyOutcome, Done
 from ursula.model.part import Part
+from ursula.model.rows import read_row
 from ursula.model.state import State
 from ursula.model.stream import Stream
 
@@ -52,6 +53,7 @@ RULES = (
     "memory keeps what is not flushed",
     "the manifest's segment is readable before its flush is replayed",
     "collection spares what the newest manifest names",
+    "collection spares what the manifest at the horizon names",
     "collection spares what was replaced lately",
     "collection spares bodies that no segment has",
 )
@@ -127,6 +129,7 @@ class Manifest:
     """What makes up the group at a position."""
 
     position: int
+    at: int
     segment: StoredSegment | None
     chain: tuple[StoredState, ...]
     group_row: bytes
@@ -222,9 +225,14 @@ class World:
     def newest(self) -> Manifest | None:
         return max(self.manifests, key=lambda manifest: manifest.position, default=None)
 
-    def restore(self) -> None:
-        """All nodes and the log are lost: what the newest manifest says is there, and readable."""
-        manifest = self.newest()
+    def last_at(self, time: int) -> Manifest | None:
+        """The newest manifest at or before a time."""
+        early = [manifest for manifest in self.manifests if manifest.at <= time]
+        return max(early, key=lambda manifest: manifest.position, default=None)
+
+    def restore(self, ticks_ago: int = 0) -> None:
+        """All nodes and the log are lost: what the manifest of a moment says is there, and readable."""
+        manifest = self.last_at(self.now - ticks_ago * TICK)
         if manifest is None:
             return
         state = self.load(manifest)
@@ -261,13 +269,14 @@ class World:
             elif chance < 0.985:
                 node.start(damaged=True)
             else:
-                self.restore()
+                self.restore(choose.choice((0, 0, KEEP_TICKS // 2, KEEP_TICKS)))
         for node in self.nodes:
             node.start()
             while node.state.position < self.oracle.position:
                 node.step()
             View(self, node.state).check()
-        self.restore()
+        for ticks_ago in range(0, KEEP_TICKS + 1, 10):
+            self.restore(ticks_ago)
 
 
 @dataclass
@@ -276,6 +285,7 @@ class Flush:
 
     start: int
     cut: int
+    cut_at: int
     group_row: bytes
     chain: tuple[StoredState, ...]
     is_base: bool
@@ -378,7 +388,8 @@ class Node:
         if not world.keeps("the segment has the rows of deleted buckets"):
             parts = [part for part in parts if part[0] in state.buckets]
         stored = state.stored
-        self.job = Flush(stored.flushed, state.cut, group_row(state), stored.chain, is_base, parts, capture)
+        row_then = group_row(state)
+        self.job = Flush(stored.flushed, state.cut, state.at, row_then, stored.chain, is_base, parts, capture)
 
     def flush(self) -> None:
         """The next step of a flush."""
@@ -479,7 +490,7 @@ class Node:
         chain = (job.stored,) if job.is_base else (*job.chain, job.stored)
         if not self.world.keeps("the manifest has the chain of the cut"):
             chain = self.state.stored.chain
-        self.world.manifests.append(Manifest(job.cut, job.segment, chain, job.group_row))
+        self.world.manifests.append(Manifest(job.cut, job.cut_at, job.segment, chain, job.group_row))
 
     def trim(self, position: int) -> None:
         world = self.world
@@ -516,9 +527,12 @@ class Node:
         if self.collecting is not None or manifest is None:
             return
         reached = manifest.position
+        self.collecting = world.now - KEEP_TICKS * TICK
+        kept = world.last_at(self.collecting)
+        if kept is not None and world.keeps("collection spares what the manifest at the horizon names"):
+            reached = min(reached, kept.position)
         if not world.keeps("collection spares what the newest manifest names"):
             reached = world.oracle.position
-        self.collecting = world.now - KEEP_TICKS * TICK
         world.propose([Collect(self.collecting, reached)])
 
     def sweep(self, horizon: int) -> None:
@@ -552,6 +566,7 @@ class View:
     def check(self) -> None:
         """Every byte and every row that was acknowledged is there; nothing else is."""
         self.check_feed()
+        self.check_graves()
         for bucket in self.state.buckets.values():
             for name in list(bucket.all_names()):
                 stream = bucket.find(name)
@@ -561,6 +576,11 @@ class View:
         for stream, name in self.state.unparked.items():
             self.state.buckets[name].park(stream)
         self.state.unparked.clear()
+
+    def check_graves(self) -> None:
+        for grave in self.state.graves.incarnations.values():
+            if (snapshot := read_row(grave.row).snapshot) is not None:
+                self.world.get(f"blobs/{snapshot[1]}")
 
     def check_feed(self) -> None:
         state, reached = self.state, self.state.stored_to

@@ -135,7 +135,7 @@ def test_large_rows_are_captured_one_by_one() -> None:
     driver = Driver()
     for name in ("r", "s", "t"):
         driver.create(name)
-        grave = Grave(("b", name), f"0-0-{name}", driver.now, bytes(LARGE_ROW_BYTES), None)
+        grave = Grave(("b", name), f"0-0-{name}", driver.now, bytes(LARGE_ROW_BYTES))
         driver.state.graves.add(grave)
         driver.state.changes.note((RowKind.GRAVE, "b", name))
     cut(driver.state)

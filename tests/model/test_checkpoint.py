@@ -244,7 +244,7 @@ def test_the_graves_of_a_name_are_one_row_however_many(count: int) -> None:
     row = row_of(buried(), (RowKind.STREAM, "b", "s"))
     assert row is not None
     for number in range(count):
-        graves.add(Grave(("b", "s"), f"0-{number}-0", number, row, None))
+        graves.add(Grave(("b", "s"), f"0-{number}-0", number, row))
     found = graves.row("b", "s")
     assert found == msgspec.msgpack.encode([(f"0-{number}-0", number, row) for number in range(count)])
 

@@ -128,6 +128,14 @@ def test_a_node_that_is_there_is_not_replaced(spark: SparkSession, source: Serve
     assert live.stat().st_mtime_ns == before, "nothing was written"
 
 
+def test_a_place_that_has_no_copy_leaves_the_data_folder_as_it_was(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(RestoreRefused, match="not a store"):
+        restore(spark, str(tmp_path / "mistyped"), tmp_path / "data")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_commands(pipeline: Pipeline, source: Server, tmp_path: Path) -> None:
     copy, report = str(tmp_path / "copy"), tmp_path / "report.json"
     done = pipeline("backup", store_of(source), copy, "--report", str(report))

@@ -10,10 +10,15 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from .store import ObjectDamaged, Store, StoreUnavailable
-from .ulid import new_ulid
+from .store import ObjectDamaged, ObjectMissing, Store, StoreUnavailable
+from .ulid import milliseconds_of, new_ulid
 
 FORMAT = 1
+GENERATION_HINT = (
+    "put it back from a copy of the store, as a backup or what `ursula pipeline backup` made; without it "
+    "nothing can be started or restored from the store"
+)
+"""What to do about a generation that cannot be read: nothing but the same object helps."""
 
 
 class SegmentFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,6 +155,27 @@ async def read_manifest(store: Store, key: str) -> Manifest:
     return _decode(key, await store.get(key), Manifest)
 
 
+async def last_at(store: Store, found: Sequence[FoundManifest], time: int) -> int:
+    """Which manifest, of these from the newest on, is the last at or before a time; their count if none is.
+
+    It may be one that cannot be read. Of those that were written later, only one that can be read counts.
+    """
+    number = len(found)
+    for index, one in enumerate(found):
+        if _was_written_before(one.key, time):  # and the cut that it is of was earlier still
+            number = index
+            break
+    for index in range(number - 1, -1, -1):
+        try:
+            manifest = await read_manifest(store, found[index].key)
+        except (ObjectDamaged, ObjectMissing):
+            continue
+        if manifest.at > time:
+            break
+        number = index
+    return number
+
+
 async def read_generations(store: Store) -> list[Generation]:
     """All generations that ever began in this store, oldest first."""
     found = [
@@ -176,6 +202,11 @@ def not_what_it_was(store: Store, missing: str) -> StoreUnavailable:
 def newest_generation(generations: Sequence[Generation]) -> int:
     """The highest number; 0 if there is none."""
     return max((found.generation for found in generations), default=0)
+
+
+def _was_written_before(key: str, time: int) -> bool:
+    """Whether an object got its name before a time; not if that was in the same millisecond."""
+    return (milliseconds_of(ulid_of(key) or "0") + 1) * 1000 <= time
 
 
 def _decode(key: str, data: bytes, kind: type[Document]) -> Document:

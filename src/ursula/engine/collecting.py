@@ -4,13 +4,17 @@
 the horizon, so one that is older and has no name now never gets one: a segment that a flush or a merge has
 just written, a snapshot or a large body on its way. Named are the live segments, the state objects, visible
 snapshots, bodies that are in no segment yet, and whatever was replaced and is still kept for readers: it is
-forgotten only when it was replaced before the horizon, and before the last manifest but one.
+forgotten only when it was replaced before the horizon, and before every manifest that is kept.
+
+Kept are the last two manifests of a group, the last one from before the horizon, and all after it: that one
+is what the group was at the horizon, however long before it nothing had been flushed.
 
 So these find what they name:
 - a reader, inside or outside, with a plan younger than `keep_replaced`: what is in it was live then;
 - an undelete: the snapshot of a grave was replaced when the stream ended, and both are kept equally long;
 - a manifest that is kept, with the state at its cut: what it names was live at the cut, so it was replaced
-  later, if at all. One is kept if its cut is younger than the horizon, and the last two always are.
+  at a later position, if at all, and so later than the first that is kept. The snapshot of a grave counts as
+  replaced once more when the grave is forgotten, for manifests that still have it.
 
 After a restore there are manifests of what came after the point that was restored. The state does not know
 what they name, so nothing is removed until the new generation itself is older than the horizon.
@@ -22,6 +26,7 @@ time. All groups are asked before anything is removed, since any of them may nam
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from ..cold import manifest as manifests
@@ -33,6 +38,7 @@ from ..model.state import State
 from .clock import Clock
 from .flusher import Flusher, check_generation
 from .group import Group
+from .slices import Turn
 
 ROUNDS_KEPT = 24
 """How often it is done while something replaced is kept."""
@@ -102,31 +108,45 @@ class Collector:
         store, settings = self._store, self._settings
         generation = await check_generation(store, settings.generation)
         horizon = self._clock() - int(settings.keep_replaced * 1_000_000)
+        firsts = []
         for group, flusher in zip(self._groups, self._flushers, strict=True):
-            await self._announce(group, flusher, horizon)
+            firsts.append(await self._first_kept(group.number, flusher.previous_position, horizon))
+            await self._announce(group, flusher, horizon, firsts[-1])
         await store.forget_unfinished(max(settings.keep_replaced, UNFINISHED_SECONDS_MIN))
         if generation.at >= horizon:
             return
         before = self.collected_count, self.collected_bytes
         kept: set[str] = set()
-        for group, flusher in zip(self._groups, self._flushers, strict=True):
-            kept |= await self._sweep_manifests(group.number, flusher.previous_position, horizon)
+        for group, flusher, first in zip(self._groups, self._flushers, firsts, strict=True):
+            kept |= await self._sweep_manifests(group.number, first, flusher.previous_position)
         for prefix in self._prefixes():
             await self._sweep(prefix, horizon, kept)
         count, size = self.collected_count - before[0], self.collected_bytes - before[1]
         if count:
             logger.info("removed %d objects with %d bytes that nobody needs from the store", count, size)
 
-    async def _announce(self, group: Group, flusher: Flusher, horizon: int) -> None:
+    async def _first_kept(self, number: int, last_but_one: int, horizon: int) -> int:
+        """The position of the first manifest of a group that must stay; of all, if none is old enough."""
+        store = self._store
+        found = await manifests.find_manifests(store, number)
+        for one in found[await manifests.last_at(store, found, horizon) :]:
+            try:
+                await manifests.read_manifest(store, one.key)
+            except (ObjectDamaged, ObjectMissing):
+                continue  # who goes back to the horizon needs one that can be read
+            return min(last_but_one, one.position)
+        return min(last_but_one, found[-1].position) if found else 0
+
+    async def _announce(self, group: Group, flusher: Flusher, horizon: int, first: int) -> None:
         """Have the horizon moved, in steps that are short for those who apply them."""
         reached: int | None = None
         while reached != horizon:
             reached = group.state.step_to(horizon, reached or 0, COLLECTED_AT_ONCE)
-            outcome = await group.ask(Collect(reached, flusher.previous_position))
+            outcome = await group.ask(Collect(reached, first))
             if not isinstance(outcome, Done):
                 raise CollectFailed(f"the log did not take the beginning of a collection: {outcome}")
-        if group.state.stored.replaced.by_time.has_before(horizon):
-            group.flush_wanted = True  # the last two manifests are older than it, or may name it
+        if await _lacks_manifests(group.state, flusher, horizon):
+            group.flush_wanted = True
 
     def _prefixes(self) -> list[str]:
         numbers = [group.number for group in self._groups]
@@ -137,26 +157,16 @@ class Collector:
             "staging/",
         ]
 
-    async def _sweep_manifests(self, number: int, last_but_one: int, horizon: int) -> set[str]:
-        """Remove manifests from before the horizon; what the newest and the live list name is returned."""
+    async def _sweep_manifests(self, number: int, first: int, last_but_one: int) -> set[str]:
+        """Remove manifests before the first that is kept; what the last two and the live list name stays."""
         store = self._store
         old, kept = [], set()
-        is_old = True
         for found in reversed(await manifests.find_manifests(store, number)):
-            if found.position < last_but_one and not is_old:
-                continue
-            try:
-                manifest = await manifests.read_manifest(store, found.key)
-                at = manifest.at
-            except (ObjectDamaged, ObjectMissing):
-                manifest, at = None, _made_at(found.key) or horizon
-            if found.position >= last_but_one:
-                if manifest is not None:
-                    kept |= _named_by(manifest)
-            elif at < horizon:
+            if found.position < first:
                 old.append(Stored(found.key, found.size, 0.0))
-            else:
-                is_old = False
+            elif found.position >= last_but_one:
+                with suppress(ObjectDamaged, ObjectMissing):
+                    kept |= _named_by(await manifests.read_manifest(store, found.key))
         await self._remove(old)
         try:
             live = await manifests.read_live(store, number)
@@ -186,6 +196,23 @@ class Collector:
             await self._store.delete([found.key for found in some])
             self.collected_count += len(some)
             self.collected_bytes += sum(found.size for found in some)
+
+
+async def _lacks_manifests(state: State, flusher: Flusher, horizon: int) -> bool:
+    """Whether something that was replaced stays only because too few manifests came after it.
+
+    The first to come after it can be the one at the horizon when it is old itself, so it is wanted soon;
+    the second, as the last two are kept, when there is nothing else to wait for. More are of no use.
+    """
+    all_replaced, turn = state.stored.replaced, Turn()
+    for key in all_replaced.by_time:
+        replaced = all_replaced.get(key)
+        if replaced is not None:
+            is_old = replaced.at < horizon
+            if replaced.position > (flusher.previous_position if is_old else flusher.manifest_position):
+                return True
+        await turn.end()
+    return False
 
 
 def _named_by(manifest: manifests.Manifest) -> set[str]:

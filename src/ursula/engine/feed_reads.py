@@ -42,6 +42,7 @@ class FeedReads:
         self._spools = spools
         self._threads = threads
         self._folder = folder
+        self._sorting = asyncio.Lock()  # one at a time: a whole segment is in memory meanwhile
 
     async def read(self, bucket: str, after: int, until: int | None, bytes_max: int) -> FeedPage | Refused:
         """About `bytes_max` of what happened in a bucket after a position."""
@@ -109,10 +110,11 @@ class FeedReads:
             return None
 
         async def load() -> tuple[Spool, int]:
-            tables = [await self._segments.row_group(ref, span) for span in spans]
-            loop = asyncio.get_running_loop()
-            spool = await loop.run_in_executor(self._threads, Spool.write, self._folder, tables, bucket)
-            return spool, spool.size
+            async with self._sorting:
+                tables = [await self._segments.row_group(ref, span) for span in spans]
+                loop = asyncio.get_running_loop()
+                spool = await loop.run_in_executor(self._threads, Spool.write, self._folder, tables, bucket)
+                return spool, spool.size
 
         return await self._spools.get((segment.key, bucket), load)
 

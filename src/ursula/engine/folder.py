@@ -12,8 +12,9 @@ import msgspec
 from ..cold.durable import sync_folder
 
 FORMAT = 1
+_LOCK = "lock"
 _RESTORING = "restoring"
-_LEFT_BEHIND = {"lock", "ursula.json.new", _RESTORING}
+_LEFT_BEHIND = {_LOCK, "ursula.json.new", _RESTORING}
 """What a restore that was killed may leave in a folder that is empty otherwise."""
 
 
@@ -108,22 +109,41 @@ class DataFolder:
 
 
 class NewFolder:
-    """A data folder that a restore fills: locked from the beginning, and of use to no one before its end."""
+    """A data folder that a restore fills: locked from the beginning, and of use to no one before its end.
+
+    A restore that is refused before it has begun leaves it as it was, so that nobody takes it for half done.
+    """
 
     def __init__(self, path: Path, store: Path | None) -> None:
         """The folder may be there, but must be empty; only the store itself, if local, may lie in it."""
         self.path = path
+        self._made = [folder for folder in (path, *path.parents) if not os.path.exists(folder)]
+        self._made_lock = not os.path.exists(path / _LOCK)
+        self._made_marker = False
+        self._begun = False
         self._lock = _lock(path)
         try:
             check_empty(path, store)
-            (path / _RESTORING).touch()
-            sync_folder(path)
         except FolderRefused:
             self.close()
             raise
+
+    def begin(self) -> None:
+        """From now on no server starts from it before its end: the restore is about to write."""
+        marker = self.path / _RESTORING
+        try:
+            self._made_marker = not marker.exists()
+            self._begun = True
+            marker.touch()
+            sync_folder(self.path)
         except OSError as error:
-            self.close()
-            raise FolderRefused(f"cannot use the data folder {path}: {error.strerror}") from None
+            raise FolderRefused(f"cannot use the data folder {self.path}: {error.strerror}") from None
+
+    def take_back(self) -> None:
+        """Nothing was written after all."""
+        if self._made_marker:
+            (self.path / _RESTORING).unlink(missing_ok=True)
+            self._begun = False
 
     def finish(self, identity: Identity) -> None:
         """From now on a server can start from it."""
@@ -133,7 +153,16 @@ class NewFolder:
 
     def close(self) -> None:
         """Let others use it."""
+        if not self._begun:
+            self._leave_as_it_was()
         os.close(self._lock)
+
+    def _leave_as_it_was(self) -> None:
+        with suppress(OSError):  # someone else may have put something there
+            if self._made_lock:
+                (self.path / _LOCK).unlink()
+            for folder in self._made:
+                folder.rmdir()
 
 
 def check_empty(path: Path, store: Path | None) -> None:
@@ -162,7 +191,7 @@ def _lock(path: Path) -> int:
     """Make the folder, and have it for this process alone."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise FolderRefused(f"cannot write to the data folder {path}: {error.strerror}") from None
     try:
@@ -174,6 +203,9 @@ def _lock(path: Path) -> int:
         raise FolderRefused(
             f"the data folder {path} is in use by another process: stop it, or choose another --data-dir"
         ) from None
+    if not os.fstat(lock).st_nlink:  # a restore that was refused has taken it away
+        os.close(lock)
+        return _lock(path)
     return lock
 
 

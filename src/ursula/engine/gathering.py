@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..model.commands import AnyCommand, Append, Create, IngestRows
+from ..model.journal import ROW_BYTES
 from ..model.outcomes import AnyOutcome
 from .failures import Failure
 
@@ -72,6 +73,11 @@ def size_of(command: AnyCommand) -> int:
     if isinstance(command, IngestRows):
         return BATCH_BYTES_MAX + 1
     return sum(map(len, command.messages)) if isinstance(command, Append | Create) else 0
+
+
+def creation_bytes(command: Create) -> int:
+    """What a new stream without messages adds to what waits for the store."""
+    return ROW_BYTES + len(command.attributes or b"")
 
 
 def _fitting(commands: list[AnyCommand]) -> int:

@@ -21,6 +21,7 @@ from ..model.commands import (
     AnyCommand,
     Append,
     Collect,
+    Create,
     CreateBucket,
     DeleteBucket,
     FlushBegin,
@@ -43,7 +44,7 @@ from .counts import Counts
 from .evidence import Evidence, is_unproven, prove
 from .expiry import Expiry
 from .failures import Failure, OutcomeUnknown, Unavailable
-from .gathering import Done, Gathering, size_of
+from .gathering import Done, Gathering, creation_bytes, size_of
 from .reading import Reading
 from .settling import Settling
 from .slices import Turn
@@ -193,10 +194,11 @@ class Group(Reading):
         if self._stopping or not self.recovered:
             done(Unavailable("the server is stopping" if self._stopping else "the log is being replayed"))
             return
-        if size and self._is_full(size):
+        added = size if type(command) is not Create else size + creation_bytes(command)
+        if added and self._is_full(added):
             self.rejected_count += 1
-            if size <= (self._hot_bytes_max or 0):  # a larger one waits until there is nothing else
-                self._rejected_bytes = size
+            if added <= (self._hot_bytes_max or 0):  # a larger one waits until there is nothing else
+                self._rejected_bytes = added
             message = "what is in memory must be flushed first, and that takes a while"
             done(Refused("write_backpressure", message))
             return

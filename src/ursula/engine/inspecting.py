@@ -19,7 +19,7 @@ from .checking import (
     extent_of,
 )
 from .loading import Loaded, StartRefused, load
-from .restoring import Moment, choose, find_generations
+from .restoring import Moment, RestoreRefused, choose, find_generations
 
 
 class GroupSurvey(NamedTuple):
@@ -53,7 +53,7 @@ class Verified(NamedTuple):
 async def survey_store(store: Store, group: int | None, moment: Moment | None) -> StoreSurvey:
     """What a store has: of all groups or one, now or as of a moment."""
     generations = await find_generations(store)
-    found = [await _survey(store, number, moment) for number in _numbers(generations, group)]
+    found = [await _survey(store, number, moment) for number in _numbers(store, generations, group)]
     return StoreSurvey(store.root, generations, found)
 
 
@@ -72,7 +72,7 @@ async def verify_store(
     """Read everything that the newest manifests, or those of a moment, lead to; `examined`: by whom."""
     generations = await find_generations(store)
     extent, positions, damages = Extent(), {}, []
-    for number in _numbers(generations, group):
+    for number in _numbers(store, generations, group):
         damages += await _check_documents(store, number)
         manifest, key = await _readable(store, number, moment)
         positions[number] = manifest.position
@@ -91,8 +91,15 @@ async def verify_store(
     return Verified(extent, positions, damages)
 
 
-def _numbers(generations: list[Generation], group: int | None) -> list[int]:
-    return [group] if group is not None else list(range(generations[-1].groups))
+def _numbers(store: Store, generations: list[Generation], group: int | None) -> list[int]:
+    """All groups of a store, or the one that is asked for."""
+    count = generations[-1].groups
+    if group is None:
+        return list(range(count))
+    if not 0 <= group < count:
+        there = "only group 0" if count == 1 else f"the groups 0 to {count - 1}"
+        raise RestoreRefused(f"{store.root} has no group {group}: it has {there}")
+    return [group]
 
 
 async def _survey(store: Store, group: int, moment: Moment | None) -> GroupSurvey:

@@ -25,7 +25,7 @@ from ..cold.cache import Cache
 from ..cold.fs import FsStore
 from ..cold.lineage import Lineage
 from ..cold.reader import Segments
-from ..cold.store import Store, StoreFailed, StoreUnavailable
+from ..cold.store import ObjectDamaged, Store, StoreFailed, StoreUnavailable
 from ..cold.unfinished import Unfinished
 from ..config import Cold
 from ..log.file import FileLog
@@ -152,7 +152,10 @@ class Node:
         own = manifests.Generation(
             manifests.FORMAT, self.cluster, self.generation, self.group_count, self._clock()
         )
-        found = await manifests.read_generations(self.store)
+        try:
+            found = await manifests.read_generations(self.store)
+        except ObjectDamaged as error:
+            raise StartRefused(f"{error}: {manifests.GENERATION_HINT}") from None
         if not found and self.generation == 1:
             await self._begin_store(manifests.encode(own))
             found = await manifests.read_generations(self.store)

@@ -1,10 +1,11 @@
 """Restoring: a new node from the store alone, as of the last flush or an earlier one.
 
 A restore begins a new generation, so that positions never go back and a node that still runs in the old one
-stops. In this order: everything is checked; `generations/{n}.json` is created, which decides it; each group
-gets a base and a manifest at the first position of the generation, and a live list; the data folder gets its
-identity. A restore that was killed before the generation was there has changed nothing; after that, it is
-run again, and takes a further generation.
+stops. In this order: everything is checked; the data folder is marked, so that no server starts from it;
+`generations/{n}.json` is created, which decides it; each group gets a base and a manifest at the first
+position of the generation, and a live list; the data folder gets its identity. A restore that was killed
+before the generation was there has changed nothing in the store; after that, it is run again, and takes a
+further one.
 """
 
 import asyncio
@@ -19,7 +20,6 @@ from ..cold import manifest as manifests
 from ..cold.manifest import FoundManifest, Generation, LiveList, Manifest, StateFacts
 from ..cold.state_rows import BATCH_ROWS, batch_of, encode_state
 from ..cold.store import ObjectDamaged, ObjectMissing, Store
-from ..cold.ulid import milliseconds_of
 from ..log.seam import GENERATION_SHIFT
 from ..model import checkpoint
 from ..model.generation import begin_generation
@@ -87,16 +87,22 @@ def parse_moment(text: str, now: int) -> Moment:
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return Moment(time=now - int(ago[1]) * _SECONDS[ago[2]] * 1_000_000)
-    try:
-        found = datetime.fromisoformat(text.upper())
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+    found = _parse_time(text)
+    if found is None:
         raise ValueError(
             f"{text!r} is neither a position nor a time such as 2030-01-01T12:00:00Z or '2h ago'"
         )
-    since = found.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    since = found - datetime(1970, 1, 1, tzinfo=UTC)
     return Moment(time=(since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
+
+
+def _parse_time(text: str) -> datetime | None:
+    """A time in UTC; None if it is none, or if its year in UTC has more or less than four digits."""
+    try:
+        found = datetime.fromisoformat(text.upper())
+        return None if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def format_time(microseconds: int) -> str:
@@ -119,7 +125,12 @@ async def restore(
     newest, planned, loaded = await _plan(store, moment, progress, read_all)
     if planned.damages and not accept_damage:
         raise Damaged(planned.damages)
-    generation = await _begin(store, newest, planned.chosen, clock())
+    await asyncio.to_thread(folder.begin)
+    try:
+        generation = await _begin(store, newest, planned.chosen, clock())
+    except RestoreRefused:
+        folder.take_back()
+        raise
     for one in loaded:
         await _store_base(store, generation, one, progress)
     identity = Identity(FOLDER_FORMAT, generation.cluster, generation.generation, generation.groups)
@@ -149,7 +160,10 @@ async def _plan(
 
 async def find_generations(store: Store) -> list[Generation]:
     """All generations of a store, which must have one."""
-    found = await manifests.read_generations(store)
+    try:
+        found = await manifests.read_generations(store)
+    except ObjectDamaged as error:
+        raise RestoreRefused(f"{error}: {manifests.GENERATION_HINT}") from None
     if not found:
         raise RestoreRefused(
             f"{store.root} is not a store of ursula: it has no generations/1.json. Is it the folder, or the "
@@ -174,8 +188,9 @@ async def choose(store: Store, group: int, moment: Moment | None) -> Chosen:
         return Chosen(key, await manifests.read_manifest(store, key), number)
     except (ObjectDamaged, ObjectMissing) as error:
         hint = "put it back from a backup"
-        if number + 1 < len(found):
-            hint += f", or go back to the one before with --at {found[number + 1].position}"
+        before = await _first_readable(store, found[number + 1 :])
+        if before is not None:
+            hint += f", or go back to the one before with --at {before.position}"
         raise RestoreRefused(f"{error}: {hint}") from None
 
 
@@ -190,21 +205,25 @@ async def _find(store: Store, found: Sequence[FoundManifest], moment: Moment) ->
             f"{found[0].position}: choose one between them"
         )
     time = moment.time or 0
-    # A manifest is written after the moment it is of: what was written before is surely early enough.
-    number = len(found)
-    for index, one in enumerate(found):
-        if milliseconds_of(manifests.ulid_of(one.key) or "0") * 1000 <= time:
-            number = index
-            break
-    while number > 0 and (await manifests.read_manifest(store, found[number - 1].key)).at <= time:
-        number -= 1
+    number = await manifests.last_at(store, found, time)
     if number == len(found):
-        oldest, newest = [await manifests.read_manifest(store, found[at].key) for at in (-1, 0)]
+        oldest, newest = [await _first_readable(store, some) for some in (found[::-1], found)]
+        if oldest is None or newest is None:
+            raise RestoreRefused(f"no manifest in {store.root} can be read: put one back from a backup")
         raise RestoreRefused(
             f"the oldest manifest is of {format_time(oldest.at)}, and the newest of "
             f"{format_time(newest.at)}: choose a time between them"
         )
     return number
+
+
+async def _first_readable(store: Store, found: Sequence[FoundManifest]) -> Manifest | None:
+    for one in found:
+        try:
+            return await manifests.read_manifest(store, one.key)
+        except (ObjectDamaged, ObjectMissing):
+            continue
+    return None
 
 
 async def _load(store: Store, chosen: Chosen, progress: Progress) -> Loaded:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from ..cold.cache import Cache
 from ..model.changes import Key, RowKind
 from ..model.journal import Journal
-from ..model.messages import Messages
 from ..model.state import State
+from ..model.stream import Stream
 from .slices import Turn
 
 DROPPED_AT_ONCE = 4096
@@ -22,8 +22,6 @@ DROPPED_AT_ONCE = 4096
 MESSAGE_BYTES = 64
 STREAM_BYTES = 1024
 """About what a message takes in memory beside its payload, and a stream that is not parked."""
-
-NOTHING = Messages(0)
 
 
 class Stay(NamedTuple):
@@ -45,6 +43,7 @@ class Settling:
         self._may_stay = True
         self._staying: dict[int, Stay] = {}  # by cut, oldest first
         self._leaving: list[Stay] = []
+        self._settled_to = state.stored_to
         self.staying_bytes = 0
         self.task: asyncio.Task[None] | None = None
 
@@ -83,28 +82,42 @@ class Settling:
         latest = time.monotonic() - self._seconds
         for cut in [stay.cut for stay in self._staying.values() if stay.since <= latest]:
             self._send_off(cut)
-        if self._state.unparked:
+        if self._has_more or self._state.unparked:
             self.begin()
 
     async def _run(self) -> None:
-        state, turn = self._state, Turn()
-        while state.settled or state.settled_parts or self._leaving or state.trimmed:
+        turn = Turn()
+        while True:
             await self._let_go_of_trimmed(turn)
-            cut = state.stored_to
-            settled, state.settled = state.settled, []
-            parts, state.settled_parts = state.settled_parts, []
-            size = sum(part.byte_count + len(part) * MESSAGE_BYTES for _, part in parts)
-            await self._let_go_of_parts(parts, turn)
-            keys = list(chain.from_iterable(settled))
-            del parts, settled
-            if 0 < size <= self._room:
-                keys, staying = await self._divide(keys, turn)
-                self._stay(Stay(cut, staying, size + len(staying) * STREAM_BYTES, time.monotonic()))
-            await self._let_go_of_streams(keys, cut, turn)
+            await self._let_go_of_stored(turn)
             while self._leaving:
                 stay = self._leaving.pop()
                 await self._let_go_of_streams(stay.keys, stay.cut, turn)
-        await self._park(turn)
+            await self._park(turn)
+            if not self._has_more:  # who has more for us meanwhile has found this task at work
+                return
+
+    @property
+    def _has_more(self) -> bool:
+        state = self._state
+        return bool(state.settled or state.settled_parts or state.trimmed or self._leaving)
+
+    async def _let_go_of_stored(self, turn: Turn) -> None:
+        """Let go of what was flushed since the last time, but for what may stay."""
+        state = self._state
+        cut, before, self._settled_to = state.stored_to, self._settled_to, state.stored_to
+        settled, state.settled = state.settled, []
+        parts, state.settled_parts = state.settled_parts, []
+        await self._let_go_of_parts(parts, turn)
+        keys = list(chain.from_iterable(settled))
+        del parts, settled
+        if self._room:
+            keys, staying, size = await self._divide(keys, before, cut, turn)
+            if size > self._room:
+                keys += staying
+            elif staying:
+                self._stay(Stay(cut, staying, size, time.monotonic()))
+        await self._let_go_of_streams(keys, cut, turn)
 
     async def _let_go_of_parts(self, parts: list[tuple[str, Journal]], turn: Turn) -> None:
         """Let go of journals, oldest first: who follows a bucket must not find a hole."""
@@ -117,23 +130,27 @@ class Settling:
             while not part.drain(DROPPED_AT_ONCE):
                 await turn.end()
 
-    async def _divide(self, keys: list[Key], turn: Turn) -> tuple[list[Key], list[Key]]:
-        """The keys of what must go, and of streams that may stay; the list itself is emptied.
+    async def _divide(
+        self, keys: list[Key], before: int, cut: int, turn: Turn
+    ) -> tuple[list[Key], list[Key], int]:
+        """The keys of what must go, those of streams that may stay, and what these take since the cut before.
 
-        A stream of few bytes is not worth what it takes itself. And a body that was stored by itself is not
-        needed once it is in a segment: nothing may name it any more.
+        The list itself is emptied.
         """
         going: list[Key] = []
         staying: list[Key] = []
+        size = 0
         while keys:
             kind, bucket, name = key = keys.pop()
             found = self._state.buckets.get(bucket) if kind == RowKind.STREAM else None
             stream = found.streams.get(name) if found is not None else None
-            messages = stream.messages if stream is not None else NOTHING
-            may_stay = messages.end - messages.start >= STREAM_BYTES and not messages.has_parts
-            (staying if may_stay else going).append(key)
+            if stream is None or not _may_stay(stream):
+                going.append(key)
+            else:
+                staying.append(key)
+                size += _memory_of(stream, before, cut)
             await turn.end()
-        return going, staying
+        return going, staying, size
 
     def _stay(self, stay: Stay) -> None:
         """Have streams stay, and send off the oldest that have no room beside them."""
@@ -197,3 +214,22 @@ class Settling:
                 found.park(stream)
             state.unparked.pop(stream, None)
             await turn.end()
+
+
+def _may_stay(stream: Stream) -> bool:
+    """Whether the messages of a stream may stay.
+
+    Few bytes are not worth what the stream takes itself. And a body that was stored by itself is not needed
+    once it is in a segment: nothing may name it any more.
+    """
+    messages = stream.messages
+    return messages.end - messages.start >= STREAM_BYTES and not messages.has_parts
+
+
+def _memory_of(stream: Stream, after: int, cut: int) -> int:
+    """About what it takes that a stream has messages from between two cuts."""
+    messages = stream.messages
+    begin = max(stream.end_at(after), messages.start)
+    end = max(stream.end_at(cut), begin)
+    count = messages.count_before(end) - messages.count_before(begin)
+    return end - begin + count * MESSAGE_BYTES + STREAM_BYTES

@@ -12,6 +12,7 @@ from sortedcontainers import SortedList
 
 from ..model.bucket import Bucket
 from ..model.state import State
+from ..model.stream import Stream
 from .slices import Turn
 
 PIECE = 256
@@ -19,7 +20,7 @@ LARGEST_COUNT = 100
 
 
 class HotStream(NamedTuple):
-    """A stream with bytes in memory."""
+    """A stream with bytes in memory that are not in the store yet."""
 
     hot_bytes: int
     bucket: str
@@ -57,7 +58,7 @@ async def survey(state: State) -> Survey:
         for names in _pieces(bucket.names):
             for name in names:
                 stream = bucket.streams.get(name)
-                size = 0 if stream is None else stream.messages.end - stream.messages.start
+                size = 0 if stream is None else _hot_bytes(stream, state.stored_to)
                 if len(largest) < LARGEST_COUNT:
                     if size:
                         heappush(largest, HotStream(size, bucket.name, name))
@@ -85,6 +86,11 @@ def merged(surveys: list[Survey]) -> Survey:
         nlargest(LARGEST_COUNT, [stream for found in surveys for stream in found.largest]),
         sum(found.parked_streams for found in surveys),
     )
+
+
+def _hot_bytes(stream: Stream, stored_to: int) -> int:
+    """Bytes that a stream has in memory and not in the store."""
+    return max(0, stream.messages.end - max(stream.messages.start, stream.end_at(stored_to)))
 
 
 async def _buckets(state: State, turn: Turn) -> AsyncIterator[Bucket]:

@@ -26,7 +26,7 @@ from .modes import get_stream
 from .names import FLAT_PREFIX, RESERVED_BUCKETS, RESERVED_STREAM, Target, parse_stream_path
 from .operations import ROUTES as OPERATION_ROUTES
 from .reads import head_stream
-from .rsgi import Watcher
+from .rsgi import Future, Watcher
 from .snapshots import delete_snapshot, get_snapshot, publish_snapshot, put_retention
 from .sse import FanOut
 from .traffic import BUCKET, PREFLIGHT, ROUTE_OF_PART, ROUTE_OF_SERVER, STREAMS, UNKNOWN, Traffic
@@ -90,14 +90,14 @@ class App:
         self._tasks: set[asyncio.Task[None]] = set()
         self.stopping = False
 
-    def handle(self, watcher: Watcher) -> None:
-        """Answer a request, now or by a callback later."""
+    def handle(self, watcher: Watcher, body: Future | None) -> None:
+        """Answer a request, now or by a callback later. Its body may be on its way already."""
         scope = watcher.scope
         method, path = scope.method, scope.path
         is_flat = path.startswith(FLAT_PREFIX)
         is_stream = is_flat or (path.count("/") == 2 and path not in SERVER_ROUTES)
         kind = _EXCHANGES.get(method, Exchange) if is_stream else Exchange
-        exchange = kind(self, scope, watcher.proto, method)
+        exchange = kind(self, scope, watcher.proto, method, body)
         try:
             is_write = kind is not Exchange and not path.startswith("/cluster/")
             if (is_flat or is_write) and self.node.recovered and method != "OPTIONS":

@@ -72,19 +72,27 @@ class Bodies:
             exchange.on_body(b"")
             return
         self.hold(exchange, length)
+        exchange.body_length = length
+        future = exchange.body_future
+        if future is not None and future.done():
+            self._take(exchange, future)
+            return
         self._reading[exchange] = 0.0
         if not self._ticking:
             self._ticking = True
             asyncio.get_running_loop().call_later(self._tick_seconds, self._tick)
-        exchange.body_length = length
-        exchange.body_future = future = exchange.proto()
+        if future is None:
+            exchange.body_future = future = exchange.proto()
         future.add_done_callback(partial(self._arrived, exchange))
 
     def _arrived(self, exchange: Exchange, future: Future) -> None:
-        """The body, or what there is of it, has come."""
+        """The body has come, unless it was given up."""
+        if self._reading.pop(exchange, None) is not None:
+            self._take(exchange, future)
+
+    def _take(self, exchange: Exchange, future: Future) -> None:
+        """Go on with a body, or with what there is of it."""
         exchange.body_future = None  # it holds on to its callback: together they would be a cycle
-        if self._reading.pop(exchange, None) is None:
-            return  # it was given up
         try:
             body = future.result()
         except Exception as error:
@@ -113,8 +121,9 @@ class Bodies:
         for exchange, age in list(self._reading.items()):
             if age >= self.timeout_seconds:
                 del self._reading[exchange]
-                if exchange.body_future is not None:
-                    exchange.body_future.cancel()
+                future, exchange.body_future = exchange.body_future, None
+                if future is not None:
+                    future.cancel()
                 exchange.refuse(timed_out(self.timeout_seconds))
             else:
                 self._reading[exchange] = age + self._tick_seconds
@@ -152,7 +161,8 @@ class Bodies:
             raise limit.exceeded()
         size = 0
         ended = False
-        body = aiter(exchange.proto)
+        early = exchange.body_future
+        body = aiter(exchange.proto) if early is None else _only(early)
         while True:
             try:
                 async with asyncio.timeout(patience_seconds):
@@ -173,6 +183,14 @@ class Bodies:
         if length is not None and size != int(length):
             raise incomplete()
         exchange.unread = False
+
+
+async def _only(future: Future) -> AsyncGenerator[bytes]:
+    """A body that comes as a whole; nothing if its client went away."""
+    try:
+        yield await future
+    except Exception:
+        raise incomplete() from None
 
 
 def incomplete() -> Problem:

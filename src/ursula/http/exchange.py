@@ -42,15 +42,17 @@ class Exchange:
     target: Target
     headers: dict[str, str]
     body_length: int
-    body_future: Future | None
     then: Callable[[bytes], None]
 
-    def __init__(self, app: "App", scope: Scope, proto: Protocol_, method: str) -> None:
+    def __init__(
+        self, app: "App", scope: Scope, proto: Protocol_, method: str, body_future: Future | None
+    ) -> None:
         self.began_at = perf_counter()
         self.app = app
         self.scope = scope
         self.proto = proto
         self.method = method
+        self.body_future = body_future
         self.route = STREAM  # as it is counted: what most requests are about
         self.raw_headers = scope.headers
         self.held_bytes = 0

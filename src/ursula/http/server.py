@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable
 from typing import Any
 
 import granian.server.embed as embedded
@@ -30,7 +29,7 @@ from ..log.seam import LogDamaged
 from ..model.entry import EntryUnreadable
 from .app import App
 from .loop import CoalescingLoop
-from .rsgi import Watcher
+from .small_bodies import Handle, SmallBodies
 
 BACKLOG = 4096
 TCP_USER_TIMEOUT_MILLISECONDS = 20_000
@@ -142,7 +141,7 @@ def _announce(settings: Settings, listener: socket.socket) -> None:
 class _Server(embedded.Server):  # type: ignore[misc]
     """Granian's embedded server with our socket and our scheduler."""
 
-    def __init__(self, handle: Callable[[Watcher], None], listener: socket.socket, connections: int) -> None:
+    def __init__(self, handle: Handle, listener: socket.socket, connections: int) -> None:
         super().__init__(
             handle,
             interface=Interfaces.RSGI,
@@ -167,13 +166,6 @@ class _Server(embedded.Server):  # type: ignore[misc]
 class _Scheduler(CallbackScheduler):
     """Hands each request to the app on the event loop."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, handle: Callable[[Watcher], None], *unused: Any
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, handle: Handle, *unused: Any) -> None:
         super().__init__()
-        call = loop.call_soon_threadsafe
-
-        def schedule(watcher: Watcher) -> None:
-            call(handle, watcher)
-
-        self._schedule_fn = schedule
+        self._schedule_fn = SmallBodies(loop, handle).schedule

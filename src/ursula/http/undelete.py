@@ -10,10 +10,10 @@ from .bodies import BodyLimit
 from .errors import Problem
 from .exchange import Exchange
 from .names import Target
-from .tokens import parse_incarnation
 from .writes import AnyAnswer, refusal
 
-_IN_FEED = re.compile(r"[0-9]+-[0-9]+-[0-9]+")
+_INCARNATION = re.compile(r"(?:([0-9]{1,20})-)?([0-9]{1,20}-[0-9]{1,20}-[0-9]{1,20})")
+_OF_NO_STREAM = ""
 _LIMIT = BodyLimit(64 * 1024)
 _SHAPE = 'the body is {"bucket": text, "stream": text, "incarnation": text, which may be left out}'
 
@@ -46,10 +46,17 @@ def _propose(exchange: Exchange, body: bytes) -> None:
 
 
 def _incarnation(exchange: Exchange, text: str | None) -> str | None:
-    """As headers have it, or as the feed does: where else is one found whose stream is gone?"""
-    if text is None or _IN_FEED.fullmatch(text):
-        return text
-    return parse_incarnation(text, exchange.app.generation)
+    """As headers have it, or as the feed does: where else is one found whose stream is gone?
+
+    It names a stream and is no precondition, so one that was noted before a restore still counts.
+    """
+    if text is None:
+        return None
+    found = _INCARNATION.fullmatch(text)
+    if found is None:
+        raise Problem("invalid_parameter", "incarnation is as Stream-Incarnation or the feed has it")
+    is_later = found[1] is not None and int(found[1]) > exchange.app.generation
+    return _OF_NO_STREAM if is_later else found[2]
 
 
 def _on_outcome(exchange: Exchange, outcome: AnyAnswer) -> None:

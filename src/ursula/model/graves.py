@@ -10,7 +10,7 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from .by_time import ByTime
-from .rows import read_row
+from .rows import encode_stream, read_row
 from .stream import Stream
 from .walking import walk
 
@@ -21,11 +21,11 @@ Name = tuple[str, str]
 class Grave:
     """One stream that has ended: which, when (microseconds), what it was, and its messages in memory.
 
-    `kept` is a msgpack array of incarnation, time and row; `source` the incarnation that it is a fork of;
-    `stream` itself is there for as long as some of its messages are.
+    `kept` is a msgpack array of incarnation, time and row; `source` the incarnation that it is a fork of,
+    `blob` that of its snapshot; `stream` itself is there for as long as some of its messages are.
     """
 
-    __slots__ = ("at", "incarnation", "kept", "name", "source", "stream")
+    __slots__ = ("at", "blob", "incarnation", "kept", "name", "source", "stream")
 
     def __init__(
         self,
@@ -33,7 +33,8 @@ class Grave:
         incarnation: str,
         at: int,
         row: bytes,
-        source: str | None,
+        source: str | None = None,
+        blob: str | None = None,
         stream: Stream | None = None,
     ) -> None:
         self.name = name
@@ -41,13 +42,24 @@ class Grave:
         self.at = at
         self.kept = _encode((incarnation, at, row))
         self.source = source
+        self.blob = blob
         self.stream = stream if stream is not None and stream.messages.payloads else None
+
+    @classmethod
+    def of_stream(cls, bucket: str, stream: Stream, at: int) -> "Grave":
+        """One of a stream that ends."""
+        source = None if stream.parent is None else stream.parent.incarnation
+        blob = None if stream.snapshot is None else stream.snapshot.blob
+        name = bucket, stream.name
+        return cls(name, stream.incarnation, at, encode_stream(stream), source, blob, stream)
 
     @classmethod
     def of_row(cls, name: Name, incarnation: str, at: int, row: bytes) -> "Grave":
         """One that was stored."""
-        parent = read_row(row).parent
-        return cls(name, incarnation, at, row, None if parent is None else parent[1])
+        fields = read_row(row)
+        source = None if fields.parent is None else fields.parent[1]
+        blob = None if fields.snapshot is None else fields.snapshot[1]
+        return cls(name, incarnation, at, row, source, blob)
 
     @property
     def row(self) -> bytes:

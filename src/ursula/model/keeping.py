@@ -3,6 +3,7 @@
 from .changes import Key, RowKind
 from .commands import Collect, FlushBegin, Flushed, Merge, StoredSegment
 from .contents import Contents
+from .graves import Grave
 from .journal import Journal
 from .outcomes import AnyOutcome, CutMade, Done, Ignored
 from .stored import Replaced
@@ -74,6 +75,8 @@ class Keeping(Contents):
         for grave in ended:
             self.changes.note((RowKind.GRAVE, *grave.name))
         self.graves.remove_first(ended)
+        for grave in ended:
+            self._let_snapshot_go(grave)
         replaced = self.stored.replaced
         for key in replaced.by_time.before(command.horizon):
             if replaced[key].position <= command.manifest:
@@ -92,6 +95,11 @@ class Keeping(Contents):
             self.stored.replaced.by_time.step_after(reached, count),
         )
         return min((step for step in steps if step is not None and step < horizon), default=horizon)
+
+    def _let_snapshot_go(self, grave: Grave) -> None:
+        """Manifests of before have the ended stream, and need its snapshot for as long as they are kept."""
+        if grave.blob is not None and (key := f"blobs/{grave.blob}") in self.stored.replaced:
+            self._replace(key)
 
     def _add_segment(self, segment: StoredSegment) -> None:
         self.changes.note((RowKind.SEGMENT, segment.key, ""))

@@ -61,7 +61,7 @@ from .outcomes import (
     Snapshot,
     Undeleted,
 )
-from .rows import decode_stream, encode_stream, read_row
+from .rows import decode_stream, read_row
 from .snapshot import decide_publish, decide_trim, published, trimmed
 from .stream import Stream
 
@@ -386,9 +386,7 @@ class State(Keeping):
         self._enter(bucket).add(index, kind, stream, stream.tail)
         self._touch(bucket_name, stream)
         self.changes.note((RowKind.GRAVE, bucket_name, stream.name))
-        source = None if stream.parent is None else stream.parent.incarnation
-        name = bucket_name, stream.name
-        self.graves.add(Grave(name, stream.incarnation, self.at, encode_stream(stream), source, stream))
+        self.graves.add(Grave.of_stream(bucket_name, stream, self.at))
         stream.gone = True
         stream.deadline = None
         bucket.names.remove(stream.name)

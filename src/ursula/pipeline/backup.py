@@ -90,19 +90,22 @@ def restore(
     """
     target = store or str(data_dir / "cold")
     place = None if target.startswith("s3://") else Path(target)
+    from_s3 = s3 or S3Options()
+    to_s3 = store_s3 or from_s3
     if dry_run:
         check_empty(data_dir, place)
-        reached = s3 or S3Options()
-        return asyncio.run(_plan_restore((source, reached), (target, store_s3 or reached), progress))
+        return asyncio.run(_plan_restore((source, from_s3), (target, to_s3), progress))
     folder = NewFolder(data_dir, place)
     try:
+        asyncio.run(_check_places((source, from_s3), (target, to_s3)))
+        folder.begin()
         copied = backup(spark, source, target, s3=s3, target_s3=store_s3, progress=progress)
         if copied.damages:
             first = copied.damages[0]
             raise RestoreRefused(
                 f"{len(copied.damages)} objects of {source} are damaged, as {first.name}: {first.problem}"
             )
-        return asyncio.run(_restore(target, store_s3 or s3 or S3Options(), folder, progress))
+        return asyncio.run(_restore(target, to_s3, folder, progress))
     finally:
         folder.close()
 
@@ -112,6 +115,19 @@ async def _restore(store: str, s3: S3Options, folder: NewFolder, progress: Progr
     try:
         return await restore_node(fresh, folder, None, progress)
     finally:
+        await fresh.close()
+
+
+async def _check_places(source: tuple[str, S3Options], target: tuple[str, S3Options]) -> None:
+    """Refuse what can never be restored while nothing has been written."""
+    copy, fresh = opened(*source), opened(*target)
+    try:
+        newest = (await find_generations(copy))[-1]
+        for group in range(newest.groups):
+            await choose(copy, group, None)
+        _check_cluster(fresh, await manifests.read_generations(fresh), newest.cluster)
+    finally:
+        await copy.close()
         await fresh.close()
 
 
