@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,13 @@ from tests.engine.tidying import DAY, Tidied, tidied
 
 from ursula.cold import manifest as manifests
 from ursula.cold.ulid import new_ulid
-from ursula.engine import neighbours
+from ursula.engine import collecting, neighbours
 from ursula.engine.clock import system_clock
+from ursula.engine.failures import Failure
 from ursula.engine.flusher import Superseded
 from ursula.engine.restoring import Moment, choose, plan_restore
-from ursula.model.commands import ForkPoint
-from ursula.model.outcomes import Refused, Undeleted
+from ursula.model.commands import AnyCommand, ForkPoint
+from ursula.model.outcomes import AnyOutcome, Refused, Undeleted
 
 SEED = 20261116
 
@@ -199,6 +201,33 @@ def test_an_idle_group_is_flushed_until_what_was_replaced_can_be_removed(tmp_pat
                 await group.collect(0)
             assert not group.group.flush_wanted
             assert len(await group.objects("segments/")) == 1
+
+    run(session())
+
+
+def test_very_much_that_has_ended_is_collected_by_many_small_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collecting, "COLLECTED_AT_ONCE", 4)
+
+    async def session() -> None:
+        async with tidied(tmp_path) as group:
+            graves, ask = group.group.state.graves.incarnations, group.group.ask
+            for number in range(30):
+                await group.create(f"s{number}", b"x")
+                await group.delete(f"s{number}")
+            counts = [len(graves)]
+
+            async def counted(command: AnyCommand) -> AnyOutcome | Failure:
+                outcome = await ask(command)
+                counts.append(len(graves))
+                return outcome
+
+            monkeypatch.setattr(group.group, "ask", counted)
+            await group.collect(0)
+            assert (counts[0], counts[-1]) == (30, 0)
+            assert all(before - after <= 4 for before, after in pairwise(counts))
+            assert group.group.state.stored.horizon > group.group.state.at - 60_000_000
 
     run(session())
 

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from tests.engine.driving import (
     BEGIN,
     SECOND,
@@ -18,10 +19,11 @@ from tests.engine.driving import (
     until,
 )
 
+from ursula.engine import expiry
 from ursula.engine.group import Group
 from ursula.log.seam import AppendRetryable
-from ursula.model.commands import AnyCommand, Append, Create, Expire, Renew
-from ursula.model.outcomes import Appended, Created, Refused
+from ursula.model.commands import AnyCommand, Append, Create, Delete, DeleteBucket, Expire, Renew
+from ursula.model.outcomes import Appended, BucketDeleted, Created, Ended, Refused
 
 
 def is_there(group: Group, name: str = "s") -> bool:
@@ -299,5 +301,100 @@ def test_a_name_used_again_is_not_ended_by_the_deadline_of_the_one_before() -> N
             look(group)
             await a_while()
             assert is_there(group)
+
+    run(session())
+
+
+MANY = 50
+
+
+@pytest.fixture
+def few_looks(monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many streams are looked at at once."""
+    monkeypatch.setattr(expiry, "LOOKS_AT_ONCE", 8)
+    return 8
+
+
+async def create_many(group: Group) -> list[str]:
+    """Streams that all expire at the same moment."""
+    names = [f"s{number:02d}" for number in range(MANY)]
+    for name in names:
+        assert isinstance(await decided(group, create(name, ttl_seconds=8)), Created)
+    return names
+
+
+def test_very_many_streams_that_expire_at_one_moment_are_ended_some_at_a_time(few_looks: int) -> None:
+    async def session() -> None:
+        log, clock = GatedLog(), FakeClock()
+        async with running(log, clock) as group:
+            names = await create_many(group)
+            clock.pass_seconds(9)
+            look(group)
+            await until(lambda: not any(is_there(group, name) for name in names))
+            counts = [sum(isinstance(command, Expire) for command in entry) for entry in log.entries]
+            assert max(counts) == few_looks
+            assert sum(counts) == MANY, "each is ended once"
+
+    run(session())
+
+
+def test_the_next_are_not_proposed_before_the_last_are_decided(few_looks: int) -> None:
+    async def session() -> None:
+        log, clock = GatedLog(), FakeClock()
+        async with running(log, clock) as group:
+            names = await create_many(group)
+            clock.pass_seconds(9)
+            log.hold()
+            for _ in range(5):
+                look(group)
+                await a_while()
+            assert len(logged(log, Expire)) == few_looks
+            log.let_go()
+            await until(lambda: not any(is_there(group, name) for name in names))
+
+    run(session())
+
+
+def test_a_request_for_one_of_very_many_expired_streams_does_not_wait_for_the_others(few_looks: int) -> None:
+    async def session() -> None:
+        log, clock = GatedLog(), FakeClock()
+        async with running(log, clock) as group:
+            names = await create_many(group)
+            clock.pass_seconds(9)
+            log.hold()
+            look(group)
+            answers = Answers(group)
+            answers.propose(append(b"late", names[-1]))
+            log.let_go()
+            assert [type(outcome) for outcome in await answers.settled()] == [Refused]
+            assert sum(is_there(group, name) for name in names) >= MANY - 3 * few_looks
+
+    run(session())
+
+
+def test_very_many_streams_that_have_expired_do_not_keep_a_bucket(few_looks: int) -> None:
+    async def session() -> None:
+        log, clock = GatedLog(), FakeClock()
+        async with running(log, clock) as group:
+            await create_many(group)
+            clock.pass_seconds(9)
+            assert isinstance(await decided(group, DeleteBucket("b")), BucketDeleted)
+            assert len(logged(log, Expire)) == MANY
+
+    run(session())
+
+
+def test_streams_that_ended_before_their_time_are_looked_at_some_at_a_time_too(few_looks: int) -> None:
+    async def session() -> None:
+        log, clock = GatedLog(), FakeClock()
+        async with running(log, clock) as group:
+            for name in await create_many(group):
+                assert isinstance(await decided(group, Delete("b", name)), Ended)
+            clock.pass_seconds(9)
+            look(group)
+            assert len(group._expiry.heap) == MANY - few_looks
+            assert isinstance(await decided(group, DeleteBucket("b")), BucketDeleted)
+            await until(lambda: not group._expiry.heap)
+            assert logged(log, Expire) == []
 
     run(session())

@@ -9,10 +9,13 @@ from tests.engine.nodes import begin, done, got, node_on, picture, write
 
 from ursula.cold.blobs import made_at
 from ursula.config import Cold
+from ursula.engine import settling
 from ursula.engine.node import Node
 from ursula.engine.slices import Turn
 from ursula.engine.survey import HotStream, survey
+from ursula.model import stream
 from ursula.model.commands import Append, Body, Create, Delete, ForkPoint, PublishSnapshot, Undelete
+from ursula.model.messages import Messages
 from ursula.model.outcomes import Ended, Page
 
 ROOM = 64 * 1024
@@ -308,3 +311,62 @@ def test_what_stays_changes_nothing_that_can_be_seen(tmp_path: Path, cache_bytes
 
 def contents(seen: dict[str, object]) -> dict[str, object]:
     return {name: found for name, found in seen.items() if name.endswith(": content")}
+
+
+@pytest.fixture
+def bites(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many messages are let go of at once, each time."""
+    found: list[int] = []
+    drop_before = Messages.drop_before
+
+    def counted(messages: Messages, offset: int, count_max: int | None = None) -> int:
+        found.append(drop_before(messages, offset, count_max))
+        return found[-1]
+
+    monkeypatch.setattr(settling, "DROPPED_AT_ONCE", 8)
+    monkeypatch.setattr(Messages, "drop_before", counted)
+    return found
+
+
+def test_the_messages_of_a_stream_that_has_ended_are_let_go_of_some_at_a_time(
+    tmp_path: Path, bites: list[int]
+) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path) as node:
+            group = node.groups[0]
+            for _ in range(3):
+                await done(group, Create("b", "s", "text/plain", make_bucket=True))
+                for number in range(30):
+                    await done(group, Append("b", "s", (b"%d." % number,), "text/plain"))
+                await done(group, Delete("b", "s"))
+            await node.flushers[0].flush()
+            await settled(node)
+            assert max(bites) == 8
+            assert sum(bites) == 3 * 30
+            assert not group.state.graves._hot
+            await done(group, Undelete("b", "s"))
+            assert await read(node) == b"".join(b"%d." % number for number in range(30))
+
+    run(session())
+
+
+def test_very_many_messages_that_were_trimmed_are_let_go_of_some_at_a_time(
+    tmp_path: Path, bites: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "TRIMMED_AT_ONCE", 8)
+
+    async def session() -> None:
+        async with node_on(tmp_path) as node:
+            group = node.groups[0]
+            await done(group, Create("b", "s", "text/plain", make_bucket=True))
+            for number in range(30):
+                await done(group, Append("b", "s", (b"%02d" % number,), "text/plain"))
+            held_bytes = group.state.gauge.count
+            await done(group, PublishSnapshot("b", "s", 58, "x", "text/plain", 1, "sha256:x", made_at=1))
+            await settled(node)
+            assert (in_memory(node), group.state.trimmed) == (2, {})
+            assert (max(bites), sum(bites)) == (8, 29)
+            assert group.state.gauge.count > held_bytes, "the feed still has them, and they must be stored"
+            assert await read(node, 58) == b"29"
+
+    run(session())

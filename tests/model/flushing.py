@@ -578,10 +578,9 @@ class View:
         self.state.unparked.clear()
 
     def check_graves(self) -> None:
-        for graves in self.state.graves.by_name.values():
-            for grave in graves:
-                if (snapshot := read_row(grave.row).snapshot) is not None:
-                    self.world.get(f"blobs/{snapshot[1]}")
+        for grave in self.state.graves.incarnations.values():
+            if (snapshot := read_row(grave.row).snapshot) is not None:
+                self.world.get(f"blobs/{snapshot[1]}")
 
     def check_feed(self) -> None:
         state, reached = self.state, self.state.stored_to

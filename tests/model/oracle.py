@@ -626,6 +626,9 @@ class Oracle:
 
     def _collect(self, command: Collect) -> Done:
         self.horizon = max(self.horizon, command.horizon)
+        for snapshot in [grave.stream.snapshot for grave in self.graves if grave.at < command.horizon]:
+            if snapshot is not None and (key := f"blobs/{snapshot.blob}") in self.replaced:
+                self.replaced[key] = (self.position, self.at)
         self.graves = [grave for grave in self.graves if grave.at >= command.horizon]
         for key, (position, at) in list(self.replaced.items()):
             if at < command.horizon and position <= command.manifest:

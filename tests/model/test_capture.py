@@ -7,9 +7,11 @@ from tests.model.drawing import batched
 from tests.model.driving import Driver
 from tests.model.storing import cut, flush, flushed
 
-from ursula.model.changes import Capture, Key, RowKind
+from ursula.model import walking
+from ursula.model.changes import LARGE_ROW_BYTES, Capture, Key, RowKind
 from ursula.model.checkpoint import all_keys, row_of
 from ursula.model.commands import AnyCommand, Delete, FlushBegin
+from ursula.model.graves import Grave
 from ursula.model.state import State
 
 bounded = settings(
@@ -37,8 +39,17 @@ def finish(state: State, capture: Capture) -> dict[Key, bytes | None]:
 
 
 @bounded
-@given(batched(16), st.booleans(), st.data())
-def test_rows_are_captured_as_of_the_cut(log: Log, is_base: bool, data: st.DataObject) -> None:
+@given(batched(16), st.booleans(), st.sampled_from([1, 2, 256]), st.data())
+def test_rows_are_captured_as_of_the_cut(
+    log: Log, is_base: bool, names_at_once: int, data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walking, "NAMES_AT_ONCE", names_at_once)
+        check_capture(log, is_base, data)
+
+
+def check_capture(log: Log, is_base: bool, data: st.DataObject) -> None:
+    """What is captured bit by bit, while more happens, is what there was at a cut in the middle."""
     state = State(0)
     capture: Capture | None = None
     expected: dict[Key, bytes | None] = {}
@@ -118,3 +129,19 @@ def test_changes_are_those_since_the_flushed_position_not_since_the_last_attempt
     driver.do(flushed(driver.state))
     cut(driver.state)
     assert not [key for key in finish(driver.state, begin(driver.state)) if key[0] == RowKind.STREAM]
+
+
+def test_large_rows_are_captured_one_by_one() -> None:
+    driver = Driver()
+    for name in ("r", "s", "t"):
+        driver.create(name)
+        grave = Grave(("b", name), f"0-0-{name}", driver.now, bytes(LARGE_ROW_BYTES))
+        driver.state.graves.add(grave)
+        driver.state.changes.note((RowKind.GRAVE, "b", name))
+    cut(driver.state)
+    capture = begin(driver.state)
+    counts = []
+    while not capture.is_done:
+        capture.step(100)
+        counts.append(sum(key[0] == RowKind.GRAVE for key, _ in capture.rows))
+    assert counts == [1, 2, 3, 3]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.model.drawing import batched
-from tests.model.driving import SECOND, Driver
+from tests.model.driving import SECOND, START, Driver
 from tests.model.storing import all_rows, cut, flush, flushed, loaded, reloaded
 
 from ursula.model.changes import RowKind
@@ -15,6 +15,7 @@ from ursula.model.checkpoint import Loader, all_keys, group_row, row_of
 from ursula.model.commands import (
     AnyCommand,
     Append,
+    Collect,
     Create,
     Delete,
     DeleteBucket,
@@ -26,6 +27,7 @@ from ursula.model.commands import (
 )
 from ursula.model.contents import BEGINNING, TAIL
 from ursula.model.dump import dump
+from ursula.model.graves import Grave, Graves
 from ursula.model.held import FeedNotHeld, NotHeld
 from ursula.model.outcomes import Appended, Created, Done, FeedPage, Page, Undeleted
 from ursula.model.rows import RowUnreadable
@@ -236,11 +238,64 @@ def test_a_fork_without_its_source_stops_the_start(driver: Driver) -> None:
         loaded(group_row(driver.state), rows)
 
 
+@pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
+def test_the_graves_of_a_name_are_one_row_however_many(count: int) -> None:
+    graves = Graves()
+    row = row_of(buried(), (RowKind.STREAM, "b", "s"))
+    assert row is not None
+    for number in range(count):
+        graves.add(Grave(("b", "s"), f"0-{number}-0", number, row))
+    found = graves.row("b", "s")
+    assert found == msgspec.msgpack.encode([(f"0-{number}-0", number, row) for number in range(count)])
+
+
+def buried() -> State:
+    """A stream `s` that is there again, of which three have ended."""
+    driver = Driver()
+    for text in (b"a", b"bb", b"ccc"):
+        driver.create("s", text)
+        driver.do(Delete("b", "s"))
+        driver.now += SECOND
+    driver.create("s", b"dddd")
+    return driver.state
+
+
+def test_the_last_row_of_a_name_tells_all_that_is_kept_of_it() -> None:
+    state, key = buried(), (RowKind.GRAVE, "b", "s")
+    first = row_of(state, key)
+    state.apply(Collect(START + SECOND, 0), 0)
+    second = row_of(state, key)
+    rows = all_rows(state)
+    assert dump(loaded(group_row(state), [(key, first), *rows, (key, second)])) == dump(state)
+    gone = loaded(group_row(state), [*rows, (key, None)])
+    assert not gone.graves.by_name
+    assert not gone.graves.incarnations
+
+
+def test_what_is_loaded_is_collected_by_time_though_it_came_by_name() -> None:
+    driver = Driver()
+    for name in ("c", "a", "b", "a"):
+        driver.create(name, b"x")
+        driver.do(Delete("b", name))
+        driver.now += SECOND
+    state = reloaded(driver.state)
+    for ended in (1, 2, 3, 4):
+        for each in (driver.state, state):
+            each.begin(
+                driver.state.position + 1 if each is driver.state else driver.state.position, driver.now
+            )
+            each.apply(Collect(START + ended * SECOND, 0), 0)
+        assert dump(state) == dump(driver.state)
+        assert len(state.graves.incarnations) == 4 - ended
+
+
 def test_every_row_is_walked_through_once(driver: Driver) -> None:
     keys = list(all_keys(driver.state))
     assert len(keys) == len(set(keys))
     assert all(row_of(driver.state, key) is not None for key in keys)
     assert {key[0] for key in keys} >= {RowKind.BUCKET, RowKind.STREAM, RowKind.GRAVE}
+    assert (RowKind.STREAM, "b", "hidden") in keys
+    assert sorted(all_keys(reloaded(driver.state))) == sorted(keys)
 
 
 def test_creating_a_stream_again_after_a_start_finds_it(driver: Driver) -> None:

@@ -7,16 +7,18 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.model import replay as replay_program
-from tests.model.drawing import logs
+from tests.model.drawing import batched, logs
 from tests.model.driving import Driver
 from tests.model.replay import Entry, replay, result_of
 
-from ursula.model.commands import CreateBucket
+from ursula.model import stream
+from ursula.model.commands import AnyCommand, CreateBucket
 from ursula.model.dump import dump
-from ursula.model.entry import decode
+from ursula.model.entry import decode, encode
 from ursula.model.state import State
 
 bounded = settings(
@@ -77,6 +79,18 @@ def test_time_never_goes_backwards_when_the_proposers_do(log: list[Entry]) -> No
     for bucket in state.buckets.values():
         assert bucket.journal.ats.tolist() == sorted(bucket.journal.ats)
         assert bucket.journal.positions.tolist() == sorted(set(bucket.journal.positions))
+
+
+@bounded
+@given(batched(prove=True), st.integers(1, 3))
+def test_how_much_that_was_trimmed_is_still_in_memory_makes_no_difference(
+    log: list[tuple[int, int, list[AnyCommand]]], count: int
+) -> None:
+    entries = [(position, encode(1, at, commands)) for position, at, commands in log]
+    expected = result_of(entries)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream, "TRIMMED_AT_ONCE", count)
+        assert result_of(entries) == expected
 
 
 @settings(bounded, max_examples=4)

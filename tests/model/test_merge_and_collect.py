@@ -1,5 +1,7 @@
 """Merges put segments together, and collections end what nobody needs; streams notice neither."""
 
+import time
+
 import pytest
 from msgspec.structs import replace
 from tests.model.driving import SECOND, Driver, publication
@@ -159,6 +161,111 @@ def test_what_has_ended_can_be_brought_back_until_it_is_collected(driver: Driver
     driver.do(Collect(driver.now, 0))
     assert driver.code(Undelete("b", "s")) == "stream_not_found"
     assert isinstance(driver.do(Undelete("b", "t")), Undeleted)
+
+
+def bury(driver: Driver, moments: int, names: int, ends: int) -> None:
+    """Let streams end and blobs be replaced, so often at each moment."""
+    driver.create("shown", b"x")
+    driver.publish("shown", 1, "first")
+    for moment in range(moments):
+        for number in range(ends):
+            name = f"t{(moment * ends + number) % names}"
+            driver.create(name, b"x")
+            driver.do(Delete("b", name))
+            driver.append("shown", b"x")
+            driver.publish("shown", driver.described("shown").tail, f"blob-{moment}-{number}")
+        driver.now += SECOND
+
+
+def steps_to(driver: Driver, horizon: int, count: int) -> list[tuple[int, int]]:
+    """Collect in steps; returns how many graves and replaced objects each one ended."""
+    state, reached, ended = driver.state, 0, []
+    while reached != horizon:
+        before = len(state.graves.incarnations), len(state.stored.replaced)
+        further = state.step_to(horizon, reached, count)
+        assert further > reached
+        reached = further
+        driver.do(Collect(reached, state.position))
+        ended.append((before[0] - len(state.graves.incarnations), before[1] - len(state.stored.replaced)))
+    return ended
+
+
+@pytest.mark.parametrize("names", [1, 7, 200])
+def test_a_collection_in_steps_comes_to_the_same_as_one(names: int) -> None:
+    in_steps, at_once = Driver(), Driver()
+    for driver in (in_steps, at_once):
+        bury(driver, 30, names, 4)
+    horizon = in_steps.now - 9 * SECOND
+    ended = steps_to(in_steps, horizon, 10)
+    for _ in ended[1:]:
+        at_once.do(Collect(0, 0))
+    at_once.do(Collect(horizon, in_steps.state.position))
+    assert dump(in_steps.state) == dump(at_once.state)
+    assert len(in_steps.state.graves.incarnations) == 9 * 4
+    assert dict(in_steps.state.changes.open) == dict(at_once.state.changes.open)
+
+
+def test_no_step_of_a_collection_ends_more_than_it_should() -> None:
+    driver = Driver()
+    bury(driver, 30, 200, 4)
+    ended = steps_to(driver, driver.now, 10)
+    assert sum(graves for graves, _ in ended) == 120
+    assert len(ended) == 15, "what ended at one moment goes together, so eight at once"
+    assert all(graves <= 10 and objects <= 10 for graves, objects in ended)
+
+
+def test_what_ended_at_one_moment_is_collected_at_once_however_much_it_is() -> None:
+    driver = Driver()
+    bury(driver, 2, 200, 50)
+    assert [graves for graves, _ in steps_to(driver, driver.now, 10)] == [50, 50, 0]
+
+
+def test_a_step_goes_past_what_a_manifest_still_names() -> None:
+    driver = Driver()
+    bury(driver, 30, 200, 4)
+    horizon, reached, count = driver.now, 0, 0
+    while reached != horizon:
+        reached = driver.state.step_to(horizon, reached, 10)
+        driver.do(Collect(reached, 0))
+        count += 1
+    assert count == 15
+    assert not driver.state.graves.incarnations
+    assert len(driver.state.stored.replaced) == 120
+    driver.do(Collect(horizon, driver.state.position))
+    assert not driver.state.stored.replaced
+
+
+def test_an_object_that_is_replaced_again_is_kept_from_then_on() -> None:
+    driver = Driver()
+    driver.create("s", b"abc")
+    driver.publish("s", 3, "blob")
+    driver.do(Delete("b", "s"))
+    driver.now += SECOND
+    driver.do(Undelete("b", "s"))
+    driver.do(Delete("b", "s"))
+    driver.do(Collect(driver.now, driver.state.position))
+    assert list(driver.state.stored.replaced) == ["blobs/blob"]
+    for later, kept in ((0, ["blobs/blob"]), (SECOND, [])):
+        driver.now += later
+        driver.do(Collect(driver.now - later + 1, driver.state.position))
+        assert list(driver.state.stored.replaced) == kept
+
+
+def test_very_many_ends_of_one_name_are_collected_as_quickly_as_those_of_many_names() -> None:
+    """The measure is the same machine at the same moment; a search for each takes many times as long."""
+    seconds = []
+    for names in (4000, 1):
+        driver = Driver()
+        driver.create("first")
+        for number in range(4000):
+            name = f"s{number % names}"
+            driver.send(Create("b", name, "text/plain"), Delete("b", name))
+        driver.now += SECOND
+        began_at = time.thread_time()
+        driver.do(Collect(driver.now, 0))
+        seconds.append(time.thread_time() - began_at)
+        assert not driver.state.graves.incarnations
+    assert seconds[1] < 5 * seconds[0], seconds
 
 
 def test_the_blob_of_an_ended_stream_outlives_what_is_kept_of_it(driver: Driver) -> None:

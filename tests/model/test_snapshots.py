@@ -4,11 +4,13 @@ import pytest
 from tests.model.driving import Driver, publication
 from tests.model.rows import rows_of
 
-from ursula.model.commands import Append, Create, Delete, Expire, ForkPoint, Trim
+from ursula.model import stream as streams
+from ursula.model.commands import Append, Create, Delete, Expire, ForkPoint, Trim, Undelete
 from ursula.model.contents import BEGINNING, TAIL
 from ursula.model.dump import dump
-from ursula.model.messages import Payload
+from ursula.model.messages import Messages, Payload
 from ursula.model.outcomes import Created, Refused, Snapshot, SnapshotPublished, Trimmed
+from ursula.model.part import Part
 
 JSON = "application/json"
 
@@ -451,3 +453,83 @@ def test_what_was_trimmed_stays_in_the_journal(driver: Driver) -> None:
     before = rows_of(driver.state.buckets["b"].journal)
     driver.publish("s", 9)
     assert rows_of(driver.state.buckets["b"].journal)[: len(before)] == before
+
+
+# Very much at once
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many messages are let go of at once."""
+    monkeypatch.setattr(streams, "TRIMMED_AT_ONCE", 4)
+    return 4
+
+
+def long_stream(driver: Driver) -> list[bytes]:
+    """A stream `long` of JSON that begins with its nineteenth message, and all that it had."""
+    messages = [b"%02d" % number for number in range(20)]
+    driver.create("long", *messages, content_type=JSON)
+    driver.publish("long", 36)
+    return messages
+
+
+def test_of_very_many_messages_that_are_trimmed_some_are_let_go_of_at_once(
+    driver: Driver, few_at_once: int
+) -> None:
+    messages = long_stream(driver)
+    assert held(driver, "long") == messages[few_at_once:]
+    assert list(driver.state.trimmed) == [("b", "long")]
+    description, before = driver.described("long"), dump(driver.state)
+    assert (description.earliest, description.first_record, description.next_record) == (36, 18, 20)
+    assert read_code(driver, "long", 34) == ("offset_trimmed", 36)
+    counts = [len(held(driver, "long"))]
+    while not driver.stream("long").drop_trimmed():
+        counts.append(len(held(driver, "long")))
+    assert [*counts, len(held(driver, "long"))] == [16, 12, 8, 4, 2]
+    assert dump(driver.state) == before
+    assert driver.described("long") == description
+    assert driver.content("long") == b"1819"
+
+
+def test_few_messages_that_are_trimmed_are_no_work_for_others(driver: Driver) -> None:
+    driver.publish("s", 8)
+    assert held(driver, "s") == [b"i"]
+    assert not driver.state.trimmed
+
+
+def test_a_stream_that_was_trimmed_may_end_and_come_back_before_all_is_let_go_of(
+    driver: Driver, few_at_once: int
+) -> None:
+    messages = long_stream(driver)
+    driver.do(Delete("b", "long"))
+    driver.do(Undelete("b", "long"))
+    assert driver.content("long") == b"1819"
+    while not driver.stream("long").drop_trimmed():
+        assert driver.described("long").next_record == 20
+    assert held(driver, "long") == messages[18:]
+    assert driver.described("long").next_record == 20
+
+
+def test_what_a_fork_shared_is_let_go_of_some_at_a_time_when_it_ends(
+    driver: Driver, few_at_once: int
+) -> None:
+    messages = [b"%02d" % number for number in range(20)]
+    driver.create("long", *messages, content_type=JSON)
+    driver.fork("f", "long", 20)
+    driver.publish("long", 36)
+    assert held(driver, "long") == messages
+    assert not driver.state.trimmed
+    driver.do(Delete("b", "f"))
+    assert held(driver, "long") == messages[few_at_once:]
+    assert list(driver.state.trimmed) == [("b", "long")]
+
+
+def test_whether_bodies_are_elsewhere_is_known_after_some_are_let_go_of() -> None:
+    messages = Messages(0)
+    part = Part("blob", 0, 3)
+    messages.add([b"a", part, b"c", b"d"])
+    messages.has_parts = True
+    messages.drop_before(6, 1)
+    assert messages.has_parts
+    messages.drop_before(6, 1)
+    assert not messages.has_parts

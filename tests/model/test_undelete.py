@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from tests.model.driving import SECOND, Driver
 from tests.model.rows import all_rows_of
-from tests.model.storing import flush, reloaded
+from tests.model.storing import cut, flush, reloaded
 
 from ursula.model.commands import (
     Append,
@@ -155,6 +155,20 @@ def test_a_blob_that_is_shown_again_is_needed_again(between: Between) -> None:
     assert driver.state.blobs == {"blob": 1}
 
 
+def test_each_of_very_many_that_had_a_name_can_be_found(between: Between) -> None:
+    driver = Driver()
+    incarnations = []
+    for number in range(40):
+        incarnations.append(driver.create("s", b"x" * (number + 1)).incarnation)
+        driver.do(Delete("b", "s"))
+    between(driver)
+    for number in (17, 0, 39):
+        assert back(driver, incarnation=incarnations[number]).tail == number + 1
+        driver.do(Delete("b", "s"))
+    assert driver.code(Undelete("b", "t", incarnations[3])) == "stream_not_found"
+    assert back(driver).incarnation == incarnations[39]
+
+
 # What is refused
 
 
@@ -289,6 +303,39 @@ def test_a_source_that_forks_keep_after_its_collection_keeps_its_name_taken(betw
     driver.do(Collect(driver.now + 1, driver.state.position))
     assert driver.code(Undelete("b", "s")) == "stream_exists"
     assert driver.described("f").tail == 2
+
+
+# What is in memory
+
+
+def test_a_stream_may_come_back_while_memory_lets_go_of_it() -> None:
+    driver = Driver()
+    driver.create("s", *(b"%d" % number for number in range(10)), content_type="application/json")
+    driver.do(Delete("b", "s"))
+    cut(driver.state)
+    assert not driver.state.graves.drop_stored("b", "s", driver.state.cut, 4)
+    back(driver)
+    assert (driver.stream("s").record_base, driver.stream("s").next_record) == (4, 10)
+    assert driver.page("s", 4).chunks == [b"%d" % number for number in range(4, 10)]
+    assert isinstance(driver.state.read("b", "s", 0, 100, whole=True), NotHeld)
+    assert driver.state.graves.drop_stored("b", "s", driver.state.cut, 4)
+    assert len(driver.stream("s").messages.payloads) == 6
+
+
+def test_messages_that_are_not_stored_yet_stay_with_what_is_kept_of_a_stream() -> None:
+    driver = Driver()
+    for _ in range(5):
+        driver.create("s", b"stored")
+        driver.do(Delete("b", "s"))
+    cut(driver.state)
+    driver.create("s", b"not stored")
+    driver.do(Delete("b", "s"))
+    bites = 1
+    while not driver.state.graves.drop_stored("b", "s", driver.state.cut, 2):
+        bites += 1
+    assert bites == 3
+    back(driver)
+    assert driver.content("s") == b"not stored"
 
 
 # The bucket and its journal

@@ -249,9 +249,8 @@ def _all_rows(state: State) -> Iterator[tuple[str, str, StreamRow]]:
             row = bucket.row(name)
             if row is not None:
                 yield bucket.name, name, read_row(row)
-    for (bucket_name, name), graves in state.graves.by_name.items():
-        for grave in graves:
-            yield bucket_name, name, read_row(grave.row)
+    for grave in state.graves.incarnations.values():
+        yield *grave.name, read_row(grave.row)
 
 
 def _parent(state: State, bucket: str, row: StreamRow) -> tuple[str, StreamRow] | None:

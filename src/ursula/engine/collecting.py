@@ -38,6 +38,7 @@ from ..model.state import State
 from .clock import Clock
 from .flusher import Flusher, check_generation
 from .group import Group
+from .slices import Turn
 
 ROUNDS_KEPT = 24
 """How often it is done while something replaced is kept."""
@@ -46,6 +47,8 @@ FIRST_SECONDS_MAX = 10.0
 UNFINISHED_SECONDS_MIN = 3600.0
 """A body that comes slowly may take so long, and nobody misses the room meanwhile."""
 SLICE = 256
+COLLECTED_AT_ONCE = 512
+"""So many graves, and so many replaced objects, are ended by one command."""
 
 logger = logging.getLogger(__name__)
 
@@ -135,10 +138,14 @@ class Collector:
         return min(last_but_one, found[-1].position) if found else 0
 
     async def _announce(self, group: Group, flusher: Flusher, horizon: int, first: int) -> None:
-        outcome = await group.ask(Collect(horizon, first))
-        if not isinstance(outcome, Done):
-            raise CollectFailed(f"the log did not take the beginning of a collection: {outcome}")
-        if _lacks_manifests(group.state, flusher, horizon):
+        """Have the horizon moved, in steps that are short for those who apply them."""
+        reached: int | None = None
+        while reached != horizon:
+            reached = group.state.step_to(horizon, reached or 0, COLLECTED_AT_ONCE)
+            outcome = await group.ask(Collect(reached, first))
+            if not isinstance(outcome, Done):
+                raise CollectFailed(f"the log did not take the beginning of a collection: {outcome}")
+        if await _lacks_manifests(group.state, flusher, horizon):
             group.flush_wanted = True
 
     def _prefixes(self) -> list[str]:
@@ -191,17 +198,21 @@ class Collector:
             self.collected_bytes += sum(found.size for found in some)
 
 
-def _lacks_manifests(state: State, flusher: Flusher, horizon: int) -> bool:
+async def _lacks_manifests(state: State, flusher: Flusher, horizon: int) -> bool:
     """Whether something that was replaced stays only because too few manifests came after it.
 
     The first to come after it can be the one at the horizon when it is old itself, so it is wanted soon;
     the second, as the last two are kept, when there is nothing else to wait for. More are of no use.
     """
-    return any(
-        replaced.position
-        > (flusher.previous_position if replaced.at < horizon else flusher.manifest_position)
-        for replaced in state.stored.replaced.values()
-    )
+    all_replaced, turn = state.stored.replaced, Turn()
+    for key in all_replaced.by_time:
+        replaced = all_replaced.get(key)
+        if replaced is not None:
+            is_old = replaced.at < horizon
+            if replaced.position > (flusher.previous_position if is_old else flusher.manifest_position):
+                return True
+        await turn.end()
+    return False
 
 
 def _named_by(manifest: manifests.Manifest) -> set[str]:

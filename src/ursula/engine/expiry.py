@@ -5,7 +5,6 @@ an eighth of the window has passed since the last logged one, and at the latest 
 window before the deadline. A stream past its deadline is ended by a logged `Expire`.
 """
 
-from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from ..model.commands import Create, Expire, IngestRows, Renew, StreamCommand
@@ -14,6 +13,9 @@ from ..model.stream import MICROSECONDS, Stream
 
 RETRY_MICROSECONDS = 1 * MICROSECONDS
 """How long after a proposed end the stream is looked at again, in case that was not logged."""
+
+LOOKS_AT_ONCE = 256
+"""So many streams are looked at before others have their turn."""
 
 
 class Expiry:
@@ -70,25 +72,36 @@ class Expiry:
         """A stream has ended."""
         self._seen.pop(incarnation, None)
 
-    def due(self, now: int) -> Iterator[Expire | Renew]:
-        """The commands whose time has come; each stream is put back to be looked at again."""
-        while self.heap and self.heap[0][0] <= now:
+    def is_due(self, now: int) -> bool:
+        """Whether there is a stream to be looked at."""
+        return bool(self.heap) and self.heap[0][0] <= now
+
+    def due(self, now: int) -> list[Expire | Renew]:
+        """The commands whose time has come; each stream is put back to be looked at again.
+
+        Very many may be due at one moment. So only some are looked at; `is_due` tells if that was not all.
+        """
+        commands: list[Expire | Renew] = []
+        for _ in range(LOOKS_AT_ONCE):
+            if not self.is_due(now):
+                break
             _, bucket, name, incarnation = heappop(self.heap)
             stream = self._state.find(bucket, name)
             if stream is None or stream.incarnation != incarnation or stream.deadline is None:
                 continue
             pending = self._pending(stream)
             if pending is not None:
-                yield Renew(bucket, name, incarnation, pending)
+                commands.append(Renew(bucket, name, incarnation, pending))
                 again = now + RETRY_MICROSECONDS // 8
             elif stream.deadline <= now:
-                yield Expire(bucket, name, incarnation, stream.deadline)
+                commands.append(Expire(bucket, name, incarnation, stream.deadline))
                 again = now + RETRY_MICROSECONDS
             else:
                 self._seen.pop(incarnation, None)
                 look = _look_at(stream)
                 again = look if look > now else stream.deadline
             heappush(self.heap, (again, bucket, name, incarnation))
+        return commands
 
     def _pending(self, stream: Stream) -> int | None:
         """The time of a read that moves the deadline and was not logged yet."""

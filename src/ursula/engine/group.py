@@ -47,10 +47,12 @@ from .failures import Failure, OutcomeUnknown, Unavailable
 from .gathering import Done, Gathering, creation_bytes, size_of
 from .reading import Reading
 from .settling import Settling
+from .slices import Turn
 from .status import GroupStatus
 from .watchers import Watchers
 
 SLICE_SECONDS = 0.005
+SOON_SECONDS = 0.001
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +103,7 @@ class Group(Reading):
         self._proposed = 0
         self._finished = 0
         self._late = 0
+        self._expired_to = 0  # where some of very many ends were proposed
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._reading: set[asyncio.Task[None]] = set()
@@ -208,8 +211,13 @@ class Group(Reading):
             if overdue is not None:
                 self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, unsplit)), 0)
                 return
-        if isinstance(command, DeleteBucket):
+        if isinstance(command, DeleteBucket) and self._expiry.is_due(self._clock()):
             self._expiry_tick()  # what has expired does not keep a bucket
+            if self._expiry.is_due(self._clock()):
+                asyncio.get_running_loop().call_later(
+                    SOON_SECONDS, self.propose, command, done, size, unsplit
+                )
+                return
         outcome = self.state.look(command, unsplit)
         if outcome is None:
             self._enqueue(command, done, size)
@@ -353,7 +361,7 @@ class Group(Reading):
         outcomes = state.apply_all(commands)
         self.applied = position
         self._note(commands, outcomes)
-        if self.on_cut or state.settled:
+        if self.on_cut or state.settled or state.trimmed:
             self._note_store(commands)
         if dones is not None:
             self._finish(dones, outcomes)
@@ -363,12 +371,12 @@ class Group(Reading):
             self.watchers.wake(commands, outcomes)
 
     def _note_store(self, commands: list[AnyCommand]) -> None:
-        """A cut was made here, or something is stored and may be let go of."""
+        """A cut was made here, or something is stored or was trimmed, and may be let go of."""
         for command in commands:
             if isinstance(command, FlushBegin) and command.flusher in self.on_cut:
                 self.state.make_cut()
                 self.on_cut[command.flusher]()
-        if self.state.settled:
+        if self.state.settled or self.state.trimmed:
             self.settling.begin()
 
     def _note(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
@@ -458,10 +466,12 @@ class Group(Reading):
             if renewal is not None:
                 self._enqueue(renewal, None, 0)
 
-    def look_after_all(self, names: list[tuple[str, str]]) -> None:
+    async def look_after_all(self, names: list[tuple[str, str]]) -> None:
         """Begin with these streams, which have deadlines."""
+        turn = Turn()
         for bucket, name in names:
             self._expiry.add(bucket, name)
+            await turn.end()
 
     def _look_after(self, bucket: str, name: str) -> None:
         before = self._expiry.next_look()
@@ -470,18 +480,25 @@ class Group(Reading):
             self._expiry_tick()
 
     def _expiry_tick(self) -> None:
-        """Propose what is due and come back when the next is."""
+        """Propose some of what is due, and come back when more is.
+
+        If that was not all, the rest waits until it is decided: nobody who asks for something must wait
+        behind very many streams that have expired.
+        """
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
             self._expiry_timer = None
         if self._stopping:
             return
         now = self._clock()
-        for command in self._expiry.due(now):
-            self._enqueue(command, None, 0)
+        if self._finished >= self._expired_to:
+            for command in self._expiry.due(now):
+                self._enqueue(command, None, 0)
+            if self._expiry.is_due(now):
+                self._expired_to = self._proposed
         next_look = self._expiry.next_look()
         if next_look is not None:
-            delay = min(max(next_look - now, 1000) / 1_000_000, 3600.0)
+            delay = min(max((next_look - now) / 1_000_000, SOON_SECONDS), 3600.0)
             self._expiry_timer = asyncio.get_running_loop().call_later(delay, self._expiry_tick)
 
 

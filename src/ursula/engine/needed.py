@@ -58,19 +58,20 @@ class Needed:
         found: dict[str, int] = {}
         state, count = self._state, 0
         for bucket in list(state.buckets.values()):
-            for name in list(bucket.all_names()):
+            for name in bucket.all_names():
                 stream = self._stream(bucket.name, name)
                 if stream is not None:
                     self._add(stream, self.floor(bucket.name, name, stream.incarnation), found)
                 count += 1
                 if count % STEP == 0:
                     await asyncio.sleep(PAUSE_SECONDS)
-        for (_, name), graves in list(state.graves.by_name.items()):
-            for grave in graves:
-                self._add(decode_stream(name, grave.row), 0, found)
-                count += 1
-                if count % STEP == 0:
-                    await asyncio.sleep(PAUSE_SECONDS)
+        for incarnation in state.graves.by_time:
+            grave = state.graves.incarnations.get(incarnation)
+            if grave is not None:
+                self._add(decode_stream(grave.name[1], grave.row), 0, found)
+            count += 1
+            if count % STEP == 0:
+                await asyncio.sleep(PAUSE_SECONDS)
         return found
 
     def _stream(self, bucket: str, name: str) -> Stream | None:

@@ -215,7 +215,7 @@ class Node:
             flusher.manifest, flusher.manifest_position = loaded.key, loaded.manifest.position
             flusher.manifest_at = loaded.manifest.at
             flusher.previous_position = loaded.previous_position
-            group.look_after_all(loaded.deadlines)
+            await group.look_after_all(loaded.deadlines)
         self.groups.append(group)
         self.flushers.append(flusher)
         merging = MergeSettings(self.cold.keep_trimmed)

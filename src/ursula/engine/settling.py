@@ -88,6 +88,7 @@ class Settling:
     async def _run(self) -> None:
         turn = Turn()
         while True:
+            await self._let_go_of_trimmed(turn)
             await self._let_go_of_stored(turn)
             while self._leaving:
                 stay = self._leaving.pop()
@@ -98,7 +99,8 @@ class Settling:
 
     @property
     def _has_more(self) -> bool:
-        return bool(self._state.settled or self._state.settled_parts or self._leaving)
+        state = self._state
+        return bool(state.settled or state.settled_parts or state.trimmed or self._leaving)
 
     async def _let_go_of_stored(self, turn: Turn) -> None:
         """Let go of what was flushed since the last time, but for what may stay."""
@@ -179,8 +181,8 @@ class Settling:
         """Let go of what is stored of a stream, or of some of it; whether that was all."""
         state = self._state
         if kind == RowKind.GRAVE:
-            state.graves.drop_stored(bucket, name, cut)
-        elif kind == RowKind.STREAM:
+            return state.graves.drop_stored(bucket, name, cut, DROPPED_AT_ONCE)
+        if kind == RowKind.STREAM:
             found = state.buckets.get(bucket)
             stream = found.streams.get(name) if found is not None else None
             if found is not None and stream is not None:
@@ -189,6 +191,19 @@ class Settling:
                 if stream.changed <= state.stored_to:
                     found.park(stream)
         return True
+
+    async def _let_go_of_trimmed(self, turn: Turn) -> None:
+        """Let go of what streams had before they were trimmed."""
+        while self._state.trimmed:
+            (bucket, name), _ = self._state.trimmed.popitem()
+            while not self._drop_trimmed(bucket, name):
+                await turn.end()
+
+    def _drop_trimmed(self, bucket: str, name: str) -> bool:
+        """Let go of some of it; whether that was all. Each time the stream may be another one."""
+        found = self._state.buckets.get(bucket)
+        stream = found.streams.get(name) if found is not None else None
+        return stream is None or stream.drop_trimmed()
 
     async def _park(self, turn: Turn) -> None:
         """Park streams again that were asked for."""

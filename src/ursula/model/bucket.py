@@ -11,6 +11,7 @@ from sortedcontainers import SortedList
 from .journal import Gauge, Journal
 from .rows import decode_stream, encode_stream
 from .stream import Stream
+from .walking import walk
 
 
 class Bucket:
@@ -18,6 +19,7 @@ class Bucket:
 
     __slots__ = (
         "created_at",
+        "hidden",
         "journal",
         "name",
         "names",
@@ -36,6 +38,7 @@ class Bucket:
         self.parked: dict[str, bytes] = {}
         self.unparked = unparked  # of all buckets: those that were asked for and may be parked again
         self.names: SortedList[str] = SortedList()  # of the streams in sight; text order is byte order
+        self.hidden: dict[str, None] = {}  # those out of sight, which are there for the sake of forks
         self.journal = Journal(gauge)
         self.parts: list[Journal] = []  # older ones that are still in memory
 
@@ -64,9 +67,9 @@ class Bucket:
         return None if stream is None else encode_stream(stream)
 
     def all_names(self) -> Iterator[str]:
-        """The names of all streams, also of those out of sight, in no order that means anything."""
-        yield from self.streams
-        yield from self.parked
+        """The names of all streams, also of those out of sight; others may come and go meanwhile."""
+        yield from list(self.hidden)
+        yield from walk(self.names)
 
     @property
     def is_empty(self) -> bool:

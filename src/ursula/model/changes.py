@@ -11,6 +11,9 @@ from enum import IntEnum
 Key = tuple[int, str, str]
 Rows = list[tuple[Key, bytes | None]]
 
+LARGE_ROW_BYTES = 64 * 1024
+"""To make one takes as long as many others: thousands of streams that had one name are one row."""
+
 
 class RowKind(IntEnum):
     """What a row is about. The numbers are stored."""
@@ -86,17 +89,18 @@ class Capture:
             self._keep(key)
 
     def step(self, count: int) -> None:
-        """Capture so many more."""
+        """Capture so many more, or fewer if one is large."""
         for _ in range(count):
             key = next(self._keys, None)
             if key is None:
                 self.is_done = True
                 self._keys, self._wanted = iter(()), []  # which others let go of bit by bit
                 return
-            if key not in self._early:
-                self._keep(key)
+            if key not in self._early and self._keep(key) >= LARGE_ROW_BYTES:
+                return
 
-    def _keep(self, key: Key) -> None:
+    def _keep(self, key: Key) -> int:
         row = self._row_of(key)
         if row is not None or not self.is_base:
             self.rows.append((key, row))
+        return 0 if row is None else len(row)

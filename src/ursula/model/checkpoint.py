@@ -14,6 +14,7 @@ import msgspec
 from .bucket import Bucket
 from .changes import Key, RowKind
 from .commands import StoredSegment
+from .graves import Grave, decode_graves
 from .outcomes import Ingest
 from .rows import RowUnreadable, read_row
 from .state import State
@@ -52,12 +53,12 @@ def row_of(state: State, key: Key) -> bytes | None:
 def all_keys(state: State) -> Iterator[Key]:
     """The keys of all rows, for a base; others may change the state while it is walked through."""
     yield from [(RowKind.SEGMENT, segment.key, "") for segment in state.segments]
-    yield from [(RowKind.REPLACED, key, "") for key in state.stored.replaced]
-    yield from [(RowKind.GRAVE, *name) for name in state.graves.by_name]
+    yield from ((RowKind.REPLACED, key, "") for key in state.stored.replaced.by_time)
+    yield from ((RowKind.GRAVE, *name) for name in state.graves.names())
     yield from [(RowKind.INGEST, *name) for name in state.ingests]
     for bucket in list(state.buckets.values()):
         yield (RowKind.BUCKET, bucket.name, "")
-        for name in list(bucket.all_names()):
+        for name in bucket.all_names():
             yield (RowKind.STREAM, bucket.name, name)
 
 
@@ -92,6 +93,9 @@ class Loader:
         stored.flushed, stored.horizon = row.flushed, row.horizon
         stored.chain, stored.bodies = row.chain, row.bodies
         self.deadlines: list[tuple[str, str]] = []
+        self._graves: dict[
+            tuple[str, str], bytes
+        ] = {}  # those of one name may be in many of the rows to come
         self._linked: list[tuple[str, str, tuple[str, str] | None]] = []
 
     def add(self, kind: int, first: str, second: str, row: bytes | None) -> None:
@@ -128,10 +132,10 @@ class Loader:
             if row is not None:
                 state.stored.replaced[first] = _read(_decode_replaced, row)
         elif kind == RowKind.GRAVE:
-            for grave in state.graves.by_name.get((first, second), [])[:]:
-                state.graves.remove(first, second, grave)
-            if row is not None:
-                _read(lambda kept: state.graves.load(first, second, kept), row)
+            if row is None:
+                self._graves.pop((first, second), None)
+            else:
+                self._graves[first, second] = row
         elif kind == RowKind.INGEST:
             state.ingests.pop((first, second), None)
             if row is not None:
@@ -143,15 +147,18 @@ class Loader:
         """Tie everything together, a step at a time."""
         state = self.state
         for name, bucket in state.buckets.items():
-            hidden = set()
             for stream, row in bucket.parked.items():
                 if self._look(name, stream, row):
-                    hidden.add(stream)
+                    bucket.hidden[stream] = None
                 yield
-            bucket.names.update(stream for stream in bucket.parked if stream not in hidden)
+            bucket.names.update(stream for stream in bucket.parked if stream not in bucket.hidden)
             state.bucket_names.add(name)
             state.stream_count += len(bucket.parked)
             yield
+        for grave, row in self._graves.items():
+            for incarnation, at, kept in _read(decode_graves, row):
+                state.graves.add(Grave.of_row(grave, incarnation, at, kept))
+                yield
         for name, stream, parent in self._linked:
             self._link(state.buckets[name], stream, parent)
             yield

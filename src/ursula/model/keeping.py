@@ -6,7 +6,6 @@ from .contents import Contents
 from .graves import Grave
 from .journal import Journal
 from .outcomes import AnyOutcome, CutMade, Done, Ignored
-from .rows import read_row
 from .stored import Replaced
 
 
@@ -18,6 +17,7 @@ class Keeping(Contents):
         self._cutting = False
         self.settled: list[dict[Key, None]] = []  # keys whose rows are stored, for the engine to look after
         self.settled_parts: list[tuple[str, Journal]] = []  # parts of journals that are stored
+        self.trimmed: dict[tuple[str, str], None] = {}  # streams with more in memory than they begin with
 
     def make_cut(self) -> None:
         """End the entry begun last: what comes now is after the cut. Does nothing if it is none."""
@@ -71,20 +71,34 @@ class Keeping(Contents):
 
     def _collect(self, command: Collect, index: int) -> AnyOutcome:
         self.stored.horizon = max(self.stored.horizon, command.horizon)
-        for bucket, name, grave in self.graves.before(command.horizon):
-            self.changes.note((RowKind.GRAVE, bucket, name))
-            self.graves.remove(bucket, name, grave)
+        ended = self.graves.before(command.horizon)
+        for grave in ended:
+            self.changes.note((RowKind.GRAVE, *grave.name))
+        self.graves.remove_first(ended)
+        for grave in ended:
             self._let_snapshot_go(grave)
-        for key, replaced in list(self.stored.replaced.items()):
-            if replaced.at < command.horizon and replaced.position <= command.manifest:
+        replaced = self.stored.replaced
+        for key in replaced.by_time.before(command.horizon):
+            if replaced[key].position <= command.manifest:
                 self.changes.note((RowKind.REPLACED, key, ""))
-                del self.stored.replaced[key]
+                del replaced[key]
         return Done(self.position)
+
+    def step_to(self, horizon: int, reached: int, count: int) -> int:
+        """How far to go in one `Collect`, on the way from a horizon to a later one, so that it is short.
+
+        Between the two lie no more than so many graves, and so many replaced objects, unless more are of one
+        moment.
+        """
+        steps = (
+            self.graves.by_time.step_after(reached, count),
+            self.stored.replaced.by_time.step_after(reached, count),
+        )
+        return min((step for step in steps if step is not None and step < horizon), default=horizon)
 
     def _let_snapshot_go(self, grave: Grave) -> None:
         """Manifests of before have the ended stream, and need its snapshot for as long as they are kept."""
-        snapshot = read_row(grave.row).snapshot
-        if snapshot is not None and (key := f"blobs/{snapshot[1]}") in self.stored.replaced:
+        if grave.blob is not None and (key := f"blobs/{grave.blob}") in self.stored.replaced:
             self._replace(key)
 
     def _add_segment(self, segment: StoredSegment) -> None:

@@ -61,7 +61,7 @@ from .outcomes import (
     Snapshot,
     Undeleted,
 )
-from .rows import decode_stream, encode_stream, read_row
+from .rows import decode_stream, read_row
 from .snapshot import decide_publish, decide_trim, published, trimmed
 from .stream import Stream
 
@@ -328,6 +328,7 @@ class State(Keeping):
     ) -> AnyOutcome:
         record = stream.record_at(command.offset) if command.record is None else command.record
         stream.trim(command.offset, record, self.at)
+        self._drop_trimmed(bucket, stream)
         bucket.journal.add(index, Kind.TRIM, stream, command.offset, event=events.trim(command))
         return trimmed(stream)
 
@@ -385,11 +386,11 @@ class State(Keeping):
         self._enter(bucket).add(index, kind, stream, stream.tail)
         self._touch(bucket_name, stream)
         self.changes.note((RowKind.GRAVE, bucket_name, stream.name))
-        grave = Grave(stream.incarnation, self.at, encode_stream(stream), stream)
-        self.graves.add(bucket_name, stream.name, grave)
+        self.graves.add(Grave.of_stream(bucket_name, stream, self.at))
         stream.gone = True
         stream.deadline = None
         bucket.names.remove(stream.name)
+        bucket.hidden[stream.name] = None
         self._hide_snapshot(stream)
         self._release(bucket, stream)
         return Ended(stream.incarnation)
@@ -400,13 +401,19 @@ class State(Keeping):
         while ended is not None and ended.gone and ended.fork_count == 0:
             self._touch(bucket.name, ended)
             del bucket.streams[ended.name]
+            del bucket.hidden[ended.name]
             self.unparked.pop(ended, None)
             self.stream_count -= 1
             parent = ended.parent
             if parent is not None:
                 parent.fork_count -= 1
-                parent.drop_trimmed()
+                self._drop_trimmed(bucket, parent)
             ended = parent
+
+    def _drop_trimmed(self, bucket: Bucket, stream: Stream) -> None:
+        """Let go of what was trimmed; if it is very much, the engine lets go of the rest bit by bit."""
+        if not stream.drop_trimmed():
+            self.trimmed[bucket.name, stream.name] = None
 
     # Coming back
 
@@ -434,7 +441,7 @@ class State(Keeping):
         bucket = self.buckets.get(command.bucket) or self._add_bucket(command.bucket)
         self.changes.note((RowKind.STREAM, command.bucket, command.stream))
         self.changes.note((RowKind.GRAVE, command.bucket, command.stream))
-        self.graves.remove(command.bucket, command.stream, grave)
+        self.graves.remove(grave)
         stream = self._revive(bucket, command.stream, grave)
         if stream.snapshot is not None:
             self._show_blob(stream.snapshot.blob)
@@ -442,6 +449,7 @@ class State(Keeping):
             stream.expires_at = stream.deadline = None
         stream.renew(self.at)
         bucket.names.add(stream.name)
+        bucket.hidden.pop(stream.name, None)
         self._enter(bucket).add(index, Kind.UNDELETE, stream, stream.tail)
         return Undeleted(stream.incarnation, stream.tail, stream.closed, stream.deadline)
 

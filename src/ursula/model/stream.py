@@ -23,6 +23,9 @@ MICROSECONDS = 1_000_000
 TRIM_MEMORY_SECONDS = 3600
 """Beginnings of a stream that are closer to each other than this are remembered as one."""
 
+TRIMMED_AT_ONCE = 4096
+"""So many messages that were trimmed are let go of at once: to free very many takes long."""
+
 
 class ProducerState(Struct, gc=False):
     """What a stream remembers of a producer: its last accepted request and where that ended."""
@@ -151,12 +154,13 @@ class Stream:
         if offset > self.earliest:
             self._note_trim(at)
             self.earliest, self.first_record = offset, record
-        self.drop_trimmed()
 
-    def drop_trimmed(self) -> None:
-        """Let go of what is in memory and lies before the beginning, unless a fork shares it."""
+    def drop_trimmed(self) -> bool:
+        """Let go of some messages before the beginning, unless a fork shares them; whether none is left."""
         if self.fork_count == 0 and self.earliest > self.messages.start:
-            self.record_base += self.messages.drop_before(self.earliest)
+            self.record_base += self.messages.drop_before(self.earliest, TRIMMED_AT_ONCE)
+            return self.messages.start >= self.earliest
+        return True
 
     def _note_trim(self, at: int) -> None:
         """Remember since when it begins where it does, and an older beginning: see `beginning_before`."""
