@@ -8,7 +8,7 @@ import asyncio
 import secrets
 import shutil
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -177,4 +177,5 @@ def _create(path: Path) -> BinaryIO:
 
 
 def _forget(path: Path) -> None:
-    path.unlink(missing_ok=True)
+    with suppress(OSError):  # a start removes what cannot be removed now
+        path.unlink()
