@@ -29,7 +29,7 @@ from ..log.seam import LogDamaged
 from ..model.entry import EntryUnreadable
 from .app import App
 from .loop import CoalescingLoop
-from .small_bodies import Handle, SmallBodies
+from .small_bodies import Handler, SmallBodies
 
 BACKLOG = 4096
 TCP_USER_TIMEOUT_MILLISECONDS = 20_000
@@ -66,7 +66,7 @@ async def _serve(settings: Settings) -> int:
     app = App(node, settings)
     if settings.server.advertise.port == 0:
         app.advertise = str(Address(settings.server.advertise.host, listener.getsockname()[1]))
-    server = _Server(app.handle, listener, settings.limits.connections)
+    server = _Server(app, listener, settings.limits.connections)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -141,9 +141,9 @@ def _announce(settings: Settings, listener: socket.socket) -> None:
 class _Server(embedded.Server):  # type: ignore[misc]
     """Granian's embedded server with our socket and our scheduler."""
 
-    def __init__(self, handle: Handle, listener: socket.socket, connections: int) -> None:
+    def __init__(self, handler: Handler[Any], listener: socket.socket, connections: int) -> None:
         super().__init__(
-            handle,
+            handler.handle,
             interface=Interfaces.RSGI,
             http=HTTPModes.http1,
             websockets=False,
@@ -154,7 +154,7 @@ class _Server(embedded.Server):  # type: ignore[misc]
         )
         self._listener = listener
         embedded._new_cbscheduler = lambda loop, callback, impl_asyncio: _Scheduler(
-            loop, handle, None, None, None
+            loop, handler, None, None, None
         )
 
     def _init_shared_socket(self) -> None:
@@ -166,6 +166,6 @@ class _Server(embedded.Server):  # type: ignore[misc]
 class _Scheduler(CallbackScheduler):
     """Hands each request to the app on the event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, handle: Handle, *unused: Any) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, handler: Handler[Any], *unused: Any) -> None:
         super().__init__()
-        self._schedule_fn = SmallBodies(loop, handle).schedule
+        self._schedule_fn = SmallBodies(loop, handler).schedule
