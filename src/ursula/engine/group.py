@@ -392,8 +392,11 @@ class Group(Reading):
                 self._look_after(command.bucket, command.stream)  # type: ignore[union-attr]
 
     def _finish(self, dones: list[Done | None], outcomes: Sequence[AnyOutcome | Failure]) -> None:
+        """Tell those who wait, and let go of each at once: what it holds is still in the processor's cache."""
         self._finished += len(dones)
-        for done, outcome in zip(dones, outcomes, strict=True):
+        dones.reverse()
+        for outcome in outcomes:
+            done = dones.pop()
             if done is not None:
                 try:
                     done(outcome)
