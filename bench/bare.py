@@ -35,34 +35,15 @@ async def app(scope: Scope, proto: Protocol_) -> None:
     proto.response_empty(204, _ANSWER)
 
 
-class Bare:
-    """A request to the same app as our server takes it: small bodies are there already."""
-
-    __slots__ = ("body_future", "body_length", "method", "proto", "raw_headers")
-
-    body_length: int
-    body_future: Future | None
-
-    def __init__(self, watcher: Watcher) -> None:
-        self.proto = watcher.proto
-        self.method = watcher.scope.method
-        self.raw_headers = watcher.scope.headers
-
-
-class OurWay:
-    """The same app, by callbacks."""
-
-    receive = Bare
-
-    def handle(self, request: Bare) -> None:
-        """Answer."""
-        request.proto.response_empty(204, _ANSWER)
+def handle(watcher: Watcher, body: Future | None) -> None:
+    """The same, by callbacks; the body is there already, but for what creates the streams."""
+    watcher.proto.response_empty(204, _ANSWER)
 
 
 async def serve(port: int, our_loop: bool) -> None:
     """Serve until SIGTERM."""
     if our_loop:
-        server: Server = _Server(OurWay(), _listen(Address("127.0.0.1", port)), CONNECTIONS)
+        server: Server = _Server(handle, _listen(Address("127.0.0.1", port)), CONNECTIONS)
     else:
         server = Server(
             app,

@@ -205,13 +205,14 @@ def test_a_long_list_is_right_while_streams_come_and_go(server: Server, api: htt
                 assert raw.answer().status == 201
     stays = set(lasting)
     with Churn(server, bucket) as churn:
-        for limit in (1000, 1000, 97):
+        limits = [97, 1000, 1000]
+        while limits or churn.rounds <= 10:
+            limit = limits.pop() if limits else 1000
             found = [name for part in pages(api, bucket, limit) for name in part]
             assert found == sorted(found, key=str.encode)
             assert len(set(found)) == len(found)
             assert [name for name in found if name in stays] == lasting
         found = [name for part in pages(api, bucket, 50, prefix="s1") for name in part]
         assert [name for name in found if name in stays] == [f"s1{n:03}" for n in range(1000)]
-    assert churn.rounds > 10
     assert names(page(api, bucket)) == lasting[:1000], "the default is a thousand"
     assert api.get(bucket).json()["streams"] == 2500

@@ -392,7 +392,7 @@ class Group(Reading):
                 self._look_after(command.bucket, command.stream)  # type: ignore[union-attr]
 
     def _finish(self, dones: list[Done | None], outcomes: Sequence[AnyOutcome | Failure]) -> None:
-        """Tell those who wait, and let go of each at once: what it holds is still in the processor's cache."""
+        """Tell those who wait, and let go of each at once: what it holds is in the processor's cache then."""
         self._finished += len(dones)
         dones.reverse()
         for outcome in outcomes:

@@ -26,7 +26,7 @@ from .modes import get_stream
 from .names import FLAT_PREFIX, RESERVED_BUCKETS, RESERVED_STREAM, Target, parse_stream_path
 from .operations import ROUTES as OPERATION_ROUTES
 from .reads import head_stream
-from .rsgi import Watcher
+from .rsgi import Future, Watcher
 from .snapshots import delete_snapshot, get_snapshot, publish_snapshot, put_retention
 from .sse import FanOut
 from .traffic import BUCKET, PREFLIGHT, ROUTE_OF_PART, ROUTE_OF_SERVER, STREAMS, UNKNOWN, Traffic
@@ -90,25 +90,20 @@ class App:
         self._tasks: set[asyncio.Task[None]] = set()
         self.stopping = False
 
-    def receive(self, watcher: Watcher) -> Exchange:
-        """Take a request. Called in a thread of Granian's: nothing else is looked at or changed."""
+    def handle(self, watcher: Watcher, body: Future | None) -> None:
+        """Answer a request, now or by a callback later. Its body may be on its way already."""
         scope = watcher.scope
         method, path = scope.method, scope.path
         is_flat = path.startswith(FLAT_PREFIX)
         is_stream = is_flat or (path.count("/") == 2 and path not in SERVER_ROUTES)
         kind = _EXCHANGES.get(method, Exchange) if is_stream else Exchange
-        exchange = kind(self, scope, watcher.proto, method, path)
-        is_write = kind is not Exchange and not path.startswith("/cluster/")
-        exchange.is_plain = (is_flat or is_write) and method != "OPTIONS"
-        return exchange
-
-    def handle(self, exchange: Exchange) -> None:
-        """Answer a request, now or by a callback later. Its body may be on its way already."""
+        exchange = kind(self, scope, watcher.proto, method, body)
         try:
-            if exchange.is_plain and self.node.recovered:
-                self._route_stream(exchange, exchange.method, exchange.path)
+            is_write = kind is not Exchange and not path.startswith("/cluster/")
+            if (is_flat or is_write) and self.node.recovered and method != "OPTIONS":
+                self._route_stream(exchange, method, path)
             else:
-                self._route(exchange, exchange.method, exchange.path)
+                self._route(exchange, method, path)
         except Exception as error:
             self.failed(exchange, error)
 
@@ -123,10 +118,10 @@ class App:
         """Answer a request that has a problem, or was one for us."""
         if isinstance(error, Problem):
             if error.code == "object_damaged":  # who can mend it reads the log
-                logger.error("%s %s: %s", exchange.method, exchange.path, error.message)
+                logger.error("%s %s: %s", exchange.scope.method, exchange.scope.path, error.message)
             exchange.refuse(error)
         else:
-            logger.error("%s %s failed", exchange.method, exchange.path, exc_info=error)
+            logger.error("%s %s failed", exchange.scope.method, exchange.scope.path, exc_info=error)
             exchange.refuse(Problem("internal_error", "the server failed; its log says how"))
 
     def spawn(self, exchange: Exchange, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -156,7 +151,7 @@ class App:
     def location(self, exchange: Exchange, path: str | None = None) -> str:
         """The absolute URL of a request, or of another path."""
         host = exchange.raw_headers.get("host") or self.advertise
-        path = exchange.path if path is None else path
+        path = exchange.scope.path if path is None else path
         return f"{exchange.scope.scheme}://{host}{quote(path, safe='/:@!$&()*+,;=~-._')}"
 
     def _route(self, exchange: Exchange, method: str, path: str) -> None:

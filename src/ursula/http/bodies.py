@@ -56,14 +56,6 @@ class Bodies:
     def read(self, exchange: Exchange, limit: BodyLimit | None = None) -> None:
         """Have the body of a request read: `on_body` gets all of it, or the request is answered here."""
         limit = limit or self.limit
-        future = exchange.body_future
-        if future is not None and future.done():
-            length = exchange.body_length
-            if length > limit.bytes_max:
-                raise limit.exceeded()
-            self.hold(exchange, length)
-            self._take(exchange, future)
-            return
         length_text = exchange.raw_headers.get("content-length")
         if length_text is None:
             if "transfer-encoding" in exchange.raw_headers:
@@ -81,6 +73,10 @@ class Bodies:
             return
         self.hold(exchange, length)
         exchange.body_length = length
+        future = exchange.body_future
+        if future is not None and future.done():
+            self._take(exchange, future)
+            return
         self._reading[exchange] = 0.0
         if not self._ticking:
             self._ticking = True
@@ -96,6 +92,7 @@ class Bodies:
 
     def _take(self, exchange: Exchange, future: Future) -> None:
         """Go on with a body, or with what there is of it."""
+        exchange.body_future = None  # it holds on to its callback: together they would be a cycle
         try:
             body = future.result()
         except Exception as error:
@@ -124,8 +121,9 @@ class Bodies:
         for exchange, age in list(self._reading.items()):
             if age >= self.timeout_seconds:
                 del self._reading[exchange]
-                if exchange.body_future is not None:
-                    exchange.body_future.cancel()
+                future, exchange.body_future = exchange.body_future, None
+                if future is not None:
+                    future.cancel()
                 exchange.refuse(timed_out(self.timeout_seconds))
             else:
                 self._reading[exchange] = age + self._tick_seconds

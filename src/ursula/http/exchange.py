@@ -29,9 +29,7 @@ class Exchange:
         "common",
         "headers",
         "held_bytes",
-        "is_plain",
         "method",
-        "path",
         "proto",
         "raw_headers",
         "route",
@@ -43,19 +41,18 @@ class Exchange:
 
     target: Target
     headers: dict[str, str]
-    is_plain: bool
-    """Whether it can only be about a stream."""
     body_length: int
     then: Callable[[bytes], None]
 
-    def __init__(self, app: "App", scope: Scope, proto: Protocol_, method: str, path: str) -> None:
+    def __init__(
+        self, app: "App", scope: Scope, proto: Protocol_, method: str, body_future: Future | None
+    ) -> None:
         self.began_at = perf_counter()
         self.app = app
         self.scope = scope
         self.proto = proto
         self.method = method
-        self.path = path
-        self.body_future: Future | None = None
+        self.body_future = body_future
         self.route = STREAM  # as it is counted: what most requests are about
         self.raw_headers = scope.headers
         self.held_bytes = 0
@@ -165,7 +162,6 @@ class Exchange:
         if self.answered:
             return False
         self.answered = True
-        self.body_future = None  # it holds on to its callback, which leads here: a cycle
         app = self.app
         if self.held_bytes:
             app.bodies.held_bytes -= self.held_bytes

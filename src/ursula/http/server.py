@@ -14,7 +14,7 @@ import socket
 from typing import Any
 
 import granian.server.embed as embedded
-from granian._granian import CallbackScheduler, SocketHolder
+from granian._granian import CallbackScheduler, RSGIWorker, SocketHolder
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 
@@ -29,7 +29,7 @@ from ..log.seam import LogDamaged
 from ..model.entry import EntryUnreadable
 from .app import App
 from .loop import CoalescingLoop
-from .small_bodies import Handler, SmallBodies
+from .small_bodies import Handle, SmallBodies
 
 BACKLOG = 4096
 TCP_USER_TIMEOUT_MILLISECONDS = 20_000
@@ -66,7 +66,7 @@ async def _serve(settings: Settings) -> int:
     app = App(node, settings)
     if settings.server.advertise.port == 0:
         app.advertise = str(Address(settings.server.advertise.host, listener.getsockname()[1]))
-    server = _Server(app, listener, settings.limits.connections)
+    server = _Server(app.handle, listener, settings.limits.connections)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -141,9 +141,9 @@ def _announce(settings: Settings, listener: socket.socket) -> None:
 class _Server(embedded.Server):  # type: ignore[misc]
     """Granian's embedded server with our socket and our scheduler."""
 
-    def __init__(self, handler: Handler[Any], listener: socket.socket, connections: int) -> None:
+    def __init__(self, handle: Handle, listener: socket.socket, connections: int) -> None:
         super().__init__(
-            handler.handle,
+            handle,
             interface=Interfaces.RSGI,
             http=HTTPModes.http1,
             websockets=False,
@@ -154,8 +154,9 @@ class _Server(embedded.Server):  # type: ignore[misc]
         )
         self._listener = listener
         embedded._new_cbscheduler = lambda loop, callback, impl_asyncio: _Scheduler(
-            loop, handler, None, None, None
+            loop, handle, None, None, None
         )
+        embedded.RSGIWorker = _Worker
 
     def _init_shared_socket(self) -> None:
         self._shd = SocketHolder(self._listener.detach(), False, BACKLOG)  # type: ignore[call-arg]
@@ -163,9 +164,20 @@ class _Server(embedded.Server):  # type: ignore[misc]
         self._ssp = None
 
 
+class _Worker:
+    """Granian's worker on the runtime of tokio that is made for several threads, with one.
+
+    The other one is woken by a system call for each answer and each body, also while it is at work.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        self._worker = RSGIWorker(*arguments)
+        self.serve_async = self._worker.serve_mtr  # type: ignore[attr-defined]
+
+
 class _Scheduler(CallbackScheduler):
     """Hands each request to the app on the event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, handler: Handler[Any], *unused: Any) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, handle: Handle, *unused: Any) -> None:
         super().__init__()
-        self._schedule_fn = SmallBodies(loop, handler).schedule
+        self._schedule_fn = SmallBodies(loop, handle).schedule
