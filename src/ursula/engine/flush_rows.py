@@ -6,14 +6,15 @@ Put together in small steps; the sorting, compressing and writing of all of it i
 from array import array
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, repeat
-from operator import add
+from operator import attrgetter
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..cold.schema import SEGMENT_SCHEMA
 from ..model.append import APPEND
+from ..model.commands import Producer
 from ..model.journal import KIND_NAMES, NO_RECORD, Journal
 from ..model.part import Part
 from ..model.stream import Stream
@@ -25,6 +26,7 @@ STEP_BYTES = 512 * 1024
 T = TypeVar("T")
 
 _KIND_NAMES = pa.array(KIND_NAMES, pa.string())
+_ZERO = pa.array([0], pa.int32())
 
 Fetch = Callable[[Sequence[Part]], Awaitable[list[bytes]]]
 
@@ -68,7 +70,7 @@ async def _table(
 def _stretches(journal: Journal, rows: Sequence[int]) -> Iterator[Sequence[int]]:
     """The rows, so many at a time that their bytes are copied quickly; what is larger is by itself."""
     payloads = _picked(journal.payloads, rows)
-    if sum(len(payload) for payload in payloads if payload) <= STEP_BYTES:
+    if sum(map(len, filter(None, payloads))) <= STEP_BYTES:  # type: ignore[arg-type]
         yield rows
         return
     begin = size = 0
@@ -105,8 +107,8 @@ def _of_rows(journal: Journal, rows: Sequence[int]) -> tuple["array[int]", "arra
         while row < rows.stop:
             entry = bisect_right(first_rows, row) - 1 if entry < 0 else entry + 1
             end = min(rows.stop, first_rows[entry + 1] if entry + 1 < count else len(journal))
-            positions.extend(repeat(journal.positions[entry], end - row))
-            ats.extend(repeat(journal.ats[entry], end - row))
+            positions += array("q", (journal.positions[entry],)) * (end - row)
+            ats += array("q", (journal.ats[entry],)) * (end - row)
             row = end
         return positions, ats
     for row in rows:
@@ -132,45 +134,48 @@ def _batch(
     # Each once: names are made into columns by their numbers.
     streams: dict[Stream, int] = {stream: number for number, stream in enumerate(dict.fromkeys(of_rows))}
     numbers = _numbers_of(pa.int32(), array("i", map(streams.__getitem__, of_rows)))
-    offsets = _numbers(journal.offsets, rows)
+    offsets = _numbers_of(pa.int64(), _numbers(journal.offsets, rows))
     kinds = _numbers(journal.kinds, rows)
     has_gaps = kinds.tobytes().count(APPEND) < count  # only appends have a payload
-    if has_gaps:
-        ends = array("q", [o if p is None else o + len(p) for o, p in zip(offsets, payloads, strict=True)])
-    else:
-        ends = array("q", map(add, offsets, map(len, payloads)))  # type: ignore[arg-type]
-    producers = _picked(journal.producers, rows)
-    events = journal.events
-    is_named = any(producers)
+    lengths = map(len, payloads) if not has_gaps else [0 if p is None else len(p) for p in payloads]  # type: ignore[arg-type]
+    sizes = _numbers_of(pa.int64(), array("q", lengths))
     columns = [
         pa.repeat(pa.scalar(group, pa.int32()), count),
         pa.repeat(bucket, count),
         pa.array([stream.name for stream in streams], pa.string()).take(numbers),
         pa.array([stream.incarnation for stream in streams], pa.string()).take(numbers),
         _KIND_NAMES.take(_numbers_of(pa.uint8(), kinds)),
-        _numbers_of(pa.int64(), offsets),
-        _numbers_of(pa.int64(), ends),
+        offsets,
+        pc.add(offsets, sizes),
         _records(_numbers(journal.records, rows)),
         _numbers_of(pa.int64(), positions),
         _numbers_of(pa.int32(), _numbers(journal.indexes, rows)),
         _numbers_of(pa.timestamp("us", tz="UTC"), ats),
         pa.array([stream.content_type for stream in streams], pa.string()).take(numbers),
-        _optional([None if p is None else p.id for p in producers] if is_named else None, count, pa.string()),
-        _optional(
-            [None if p is None else p.epoch for p in producers] if is_named else None, count, pa.int64()
-        ),
-        _optional([None if p is None else p.seq for p in producers] if is_named else None, count, pa.int64()),
-        pa.array(payloads, pa.binary()) if has_gaps else _payloads(payloads),
-        _optional([_text(events.get(row)) for row in rows] if events else None, count, pa.string()),
+        *_producers(_picked(journal.producers, rows)),
+        pa.array(payloads, pa.binary()) if has_gaps else _payloads(payloads, sizes),
+        _events(journal, rows),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SEGMENT_SCHEMA)
 
 
-def _payloads(payloads: "list[bytes | Part | None]") -> pa.Array:
+def _producers(producers: "list[Producer | None]") -> list[pa.Array]:
+    """Who sent each row: name, epoch and number."""
+    if not any(producers):
+        return [pa.nulls(len(producers), kind) for kind in (pa.string(), pa.int64(), pa.int64())]
+    ids = pa.array([None if p is None else p.id for p in producers], pa.string())
+    if not all(producers):
+        numbers = [(None, None) if p is None else (p.epoch, p.seq) for p in producers]
+        return [ids, *(pa.array(column, pa.int64()) for column in zip(*numbers, strict=True))]
+    epochs, seqs = map(attrgetter("epoch"), producers), map(attrgetter("seq"), producers)
+    return [ids, *(_numbers_of(pa.int64(), array("q", column)) for column in (epochs, seqs))]
+
+
+def _payloads(payloads: "list[bytes | Part | None]", sizes: pa.Array) -> pa.Array:
     """The messages, one in each row; one by itself, which may be large, is not copied."""
-    ends = array("i", [0, *accumulate(map(len, payloads))])  # type: ignore[arg-type]
+    ends = pa.concat_arrays([_ZERO, pc.cumulative_sum(sizes).cast(pa.int32())])
     data = payloads[0] if len(payloads) == 1 else b"".join(payloads)  # type: ignore[arg-type]
-    return pa.Array.from_buffers(pa.binary(), len(payloads), [None, pa.py_buffer(ends), pa.py_buffer(data)])
+    return pa.Array.from_buffers(pa.binary(), len(payloads), [None, ends.buffers()[1], pa.py_buffer(data)])
 
 
 def _numbers_of(kind: pa.DataType, numbers: "array[int]") -> pa.Array:
@@ -180,14 +185,12 @@ def _numbers_of(kind: pa.DataType, numbers: "array[int]") -> pa.Array:
 def _records(numbers: "array[int]") -> pa.Array:
     if numbers.count(NO_RECORD) == len(numbers):
         return pa.nulls(len(numbers), pa.int64())
-    return pa.array([None if number == NO_RECORD else number for number in numbers], pa.int64())
+    records = _numbers_of(pa.int64(), numbers)
+    return pc.if_else(pc.equal(records, NO_RECORD), None, records)
 
 
-def _optional(
-    values: "list[str | None] | list[int | None] | None", count: int, kind: pa.DataType
-) -> pa.Array:
-    return pa.nulls(count, kind) if values is None else pa.array(values, kind)
-
-
-def _text(event: bytes | None) -> str | None:
-    return None if event is None else event.decode()
+def _events(journal: Journal, rows: Sequence[int]) -> pa.Array:
+    if not journal.events:
+        return pa.nulls(len(rows), pa.string())
+    found = map(journal.events.get, rows)
+    return pa.array([None if event is None else event.decode() for event in found], pa.string())
