@@ -22,6 +22,8 @@ from .flush_ranges import STEP_ROWS, Parts, Ranges
 from .slices import Turn
 
 STEP_BYTES = 512 * 1024
+REST_SECONDS = 0.001
+"""Between two steps: a flush has time, and who appends meanwhile has not."""
 
 T = TypeVar("T")
 
@@ -52,7 +54,7 @@ async def _table(
 ) -> pa.Table:
     """These rows of these parts."""
     batches = []
-    turn = Turn()
+    turn = Turn(REST_SECONDS)
     for part, step in steps:
         bucket, journal = parts[part]
         for rows in _stretches(journal, step):

@@ -8,13 +8,14 @@ SLICE_SECONDS = 0.0005
 
 
 class Turn:
-    """Lets others go on when its time is up."""
+    """Lets others go on when its time is up, for a while if what it does can wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, rest_seconds: float = 0.0) -> None:
+        self._rest_seconds = rest_seconds
         self._ends_at = time.perf_counter() + SLICE_SECONDS
 
     async def end(self) -> None:
         """The end of a step."""
         if time.perf_counter() > self._ends_at:
-            await asyncio.sleep(0)
+            await asyncio.sleep(self._rest_seconds)
             self._ends_at = time.perf_counter() + SLICE_SECONDS
