@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ..model.commands import AnyCommand, StoreCommand
+from ..model.commands import AnyCommand, Append, StoreCommand
 from ..model.outcomes import AnyOutcome, Appended, Ended, RowsIngested
 
 FEED_PAUSE_SECONDS = 0.005
@@ -47,11 +47,13 @@ class Watchers:
     def wake(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
         """An entry was applied: wake who watches what it touched."""
         touched: dict[str, None] = {}
+        buckets, watched = self._touched_buckets, self._by_key
         for command, outcome in zip(commands, outcomes, strict=True):
-            if not isinstance(command, StoreCommand):
-                self._touched_buckets[command.bucket] = None
-            if isinstance(outcome, Appended | Ended):
-                touched[outcome.incarnation] = None
+            if type(command) is Append or not isinstance(command, StoreCommand):
+                buckets[command.bucket] = None
+            if type(outcome) is Appended or isinstance(outcome, Ended):
+                if outcome.incarnation in watched:
+                    touched[outcome.incarnation] = None
             elif isinstance(outcome, RowsIngested):
                 touched.update(dict.fromkeys(outcome.incarnations))
         for incarnation in touched:
