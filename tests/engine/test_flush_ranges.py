@@ -17,6 +17,7 @@ from ursula.engine.blob_reads import BlobReads
 from ursula.engine.flush_rows import rows_by_range, rows_of
 from ursula.engine.node import Node
 from ursula.engine.segment_storing import Place, store_bit_by_bit
+from ursula.engine.slices import Turn
 from ursula.model.commands import Append, Body, Create, Delete, Producer, PublishSnapshot, SetAttributes
 
 
@@ -80,9 +81,9 @@ def test_a_segment_that_is_flushed_bit_by_bit_is_that_of_all_rows(tmp_path: Path
             cut = await node.flushers[0]._cut(False)
             fetch = BlobReads(node.store, node.cache).fetch
             place = Place(0, cut.start, cut.position)
-            whole = encode_segment(await rows_of(cut.parts, 0, fetch), *place)
+            whole = encode_segment(await rows_of(cut.parts, 0, fetch, Turn()), *place)
             sizes: list[int] = []
-            rows = weighed(rows_by_range(cut.parts, 0, fetch), sizes)
+            rows = weighed(rows_by_range(cut.parts, 0, fetch, Turn()), sizes)
             stored = await store_bit_by_bit(node.store, node.unfinished, place, rows)
             assert stored is not None
             assert len(sizes) > 50

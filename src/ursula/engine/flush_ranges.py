@@ -55,12 +55,11 @@ class Ranges:
         self._ranges = ranges
 
     @classmethod
-    async def of(cls, parts: Parts) -> "Ranges":
+    async def of(cls, parts: Parts, turn: Turn) -> "Ranges":
         """See how much there is of each stream, and cut."""
         streams: dict[Stream, int] = {}
         names: list[pa.RecordBatch] = []
         numbers, sizes = array("i"), array("q")
-        turn = Turn()
         for bucket, journal in parts:
             for first in range(0, len(journal), STEP_ROWS):
                 known = len(streams)

@@ -22,9 +22,6 @@ from .flush_ranges import STEP_ROWS, Parts, Ranges
 from .slices import Turn
 
 STEP_BYTES = 512 * 1024
-REST_SECONDS = 0.001
-"""Between two steps: a flush has time, and who appends meanwhile has not."""
-
 T = TypeVar("T")
 
 _KIND_NAMES = pa.array(KIND_NAMES, pa.string())
@@ -33,28 +30,27 @@ _ZERO = pa.array([0], pa.int32())
 Fetch = Callable[[Sequence[Part]], Awaitable[list[bytes]]]
 
 
-async def rows_of(parts: Parts, group: int, fetch: Fetch) -> pa.Table:
+async def rows_of(parts: Parts, group: int, fetch: Fetch, turn: Turn) -> pa.Table:
     """All rows of these parts of journals, in the order of the log within each; `fetch` reads blobs."""
     steps = (
         (part, range(first, min(first + STEP_ROWS, len(journal))))
         for part, (_, journal) in enumerate(parts)
         for first in range(0, len(journal), STEP_ROWS)
     )
-    return await _table(parts, steps, group, fetch)
+    return await _table(parts, steps, group, fetch, turn)
 
 
-async def rows_by_range(parts: Parts, group: int, fetch: Fetch) -> AsyncIterator[pa.Table]:
+async def rows_by_range(parts: Parts, group: int, fetch: Fetch, turn: Turn) -> AsyncIterator[pa.Table]:
     """The same rows, a few at a time, those of each table behind those of the one before."""
-    for steps in await Ranges.of(parts):
-        yield await _table(parts, steps, group, fetch)
+    for steps in await Ranges.of(parts, turn):
+        yield await _table(parts, steps, group, fetch, turn)
 
 
 async def _table(
-    parts: Parts, steps: Iterable[tuple[int, Sequence[int]]], group: int, fetch: Fetch
+    parts: Parts, steps: Iterable[tuple[int, Sequence[int]]], group: int, fetch: Fetch, turn: Turn
 ) -> pa.Table:
     """These rows of these parts."""
     batches = []
-    turn = Turn(REST_SECONDS)
     for part, step in steps:
         bucket, journal = parts[part]
         for rows in _stretches(journal, step):

@@ -30,13 +30,19 @@ from .flush_rows import Fetch, rows_by_range, rows_of
 from .group import Group
 from .memory import give_back
 from .segment_storing import Place, live_segment, store_bit_by_bit, store_whole
-from .slices import Turn
+from .slices import LATE_SLICE_SECONDS, Turn
 
 LOOK_SECONDS = 0.05
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
 LIVE_LIST_SECONDS = 10.0
 CHANGES_MAX = 64
 CAPTURE_STEP = 64
+LATE = 3
+"""How many times `flush_size` there is in memory when a flush no longer waits for others."""
+
+REST_SECONDS = 0.001
+"""Between two steps: a flush has time, and who appends meanwhile has not."""
+
 FLUSH_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 logger = logging.getLogger(__name__)
@@ -275,15 +281,20 @@ class Flusher:
         if not cut.parts:
             return None
         place = Place(self._group.number, cut.start, cut.position)
+        turn = Turn(0.0, LATE_SLICE_SECONDS) if self._is_late() else Turn(REST_SECONDS)
         if await is_large(cut.parts):
-            rows = rows_by_range(cut.parts, place.group, self._fetch)
+            rows = rows_by_range(cut.parts, place.group, self._fetch, turn)
             stored = await store_bit_by_bit(self._store, self._unfinished, place, rows)
         else:
-            all_rows = rows_of(cut.parts, place.group, self._fetch)
+            all_rows = rows_of(cut.parts, place.group, self._fetch, turn)
             stored = await store_whole(self._store, place, await all_rows)
         if stored is not None:
             self.stored_bytes += stored.size
         return stored
+
+    def _is_late(self) -> bool:
+        """Whether more is written than is flushed: then this must catch up, or appends are turned away."""
+        return self._group.state.gauge.count >= LATE * self._settings.flush_size
 
     async def _store_state(self, cut: _Cut, is_base: bool, batches: list[pa.RecordBatch]) -> StoredState:
         encoded: EncodedState = await asyncio.to_thread(encode_state, batches)
