@@ -22,6 +22,7 @@ from .flush_ranges import STEP_ROWS, Parts, Ranges
 from .slices import Turn
 
 STEP_BYTES = 512 * 1024
+
 T = TypeVar("T")
 
 _KIND_NAMES = pa.array(KIND_NAMES, pa.string())

@@ -6,7 +6,6 @@ import time
 SLICE_SECONDS = 0.0005
 """Who waits for an answer waits for one of these at each step of it: two milliseconds made a flush felt."""
 
-
 LATE_SLICE_SECONDS = 0.004
 """What may be felt, since those who write must wait for it anyway before long."""
 
