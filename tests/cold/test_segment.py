@@ -234,10 +234,13 @@ def test_a_file_of_another_format_is_refused() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_segment_is_the_same_however_many_rows_are_written_at_a_time(tmp_path: Path, seed: int) -> None:
     rows = sorted(mixed_rows(seed), key=order)
-    limits = {"row_group_bytes": 5000, "row_group_rows": 23}
-    whole = encode_segment(table_of(rows), 3, 10, 20, **limits)
+    pauses: list[None] = []
+    whole = encode_segment(
+        table_of(rows), 3, 10, 20, row_group_bytes=5000, row_group_rows=23, pause=lambda: pauses.append(None)
+    )
+    assert len(pauses) > 10  # others go on between two row groups, whatever is written
     draw = random.Random(seed)
-    writer = SegmentWriter(tmp_path / "segment", 3, 10, 20, **limits)
+    writer = SegmentWriter(tmp_path / "segment", 3, 10, 20, row_group_bytes=5000, row_group_rows=23)
     begin = 0
     while begin < len(rows):
         end = begin + draw.choice((0, 1, 5, 300))

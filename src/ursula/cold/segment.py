@@ -56,6 +56,13 @@ _WORTH_IT = 0.95
 Key = tuple[str, str, str, int]
 """Bucket, stream, incarnation, offset."""
 
+Pause = Callable[[], None]
+"""Called between two steps by whoever writes a segment: others may go on meanwhile."""
+
+
+def _go_on() -> None:
+    """Go on without a pause."""
+
 
 class EncodedSegment(NamedTuple):
     """The bytes of a segment, and what those who name it should know of it."""
@@ -103,11 +110,12 @@ def encode_segment(
     *,
     row_group_bytes: int = ROW_GROUP_BYTES,
     row_group_rows: int = ROW_GROUP_ROWS,
+    pause: Pause = _go_on,
 ) -> EncodedSegment:
     """The segment of the positions (first, last] of a group, from rows in the order of the log."""
     output = pa.BufferOutputStream()
     encoder = _Encoder(output.write, row_group_bytes, row_group_rows)
-    encoder.add(table)
+    encoder.add(table, pause)
     facts = encoder.end(group, first, last)
     return EncodedSegment(output.getvalue(), *facts[1:])
 
@@ -131,10 +139,10 @@ class SegmentWriter:
         self._lock = Lock()  # nobody may close a file into which another thread still writes
         self._encoder = _Encoder(partial(_write_all, self._file), row_group_bytes, row_group_rows)
 
-    def write(self, table: pa.Table) -> None:
+    def write(self, table: pa.Table, pause: Pause = _go_on) -> None:
         """Add rows in the order of the log, all of which belong behind those that were written before."""
         with self._lock:
-            self._encoder.add(table)
+            self._encoder.add(table, pause)
 
     def finish(self) -> WrittenSegment:
         """Write the footer: the file is whole, though it may not be on the disk yet."""
@@ -163,11 +171,12 @@ class _Encoder:
         self._row_count = 0
         self._payload_bytes = 0
 
-    def add(self, table: pa.Table) -> None:
+    def add(self, table: pa.Table, pause: Pause) -> None:
         """Rows that belong behind all others, in the order of the log."""
         if not table.num_rows:
             return
-        table = _sorted(table.select(SEGMENT_SCHEMA.names).cast(SEGMENT_SCHEMA))
+        table = _sorted(table.select(SEGMENT_SCHEMA.names).cast(SEGMENT_SCHEMA), pause)
+        pause()
         before = self._waiting.num_rows
         if before and key_at(table, 0) < key_at(self._waiting, before - 1):
             raise ValueError(
@@ -183,6 +192,7 @@ class _Encoder:
         *whole, (begin, end) = _row_groups(table, *self._limits)
         for bounds in whole:
             self._write(self._writer, table, *bounds, appends)
+            pause()
         self._waiting = table.take(pa.arange(begin, end)) if begin else table  # a slice would hold all of it
 
     def end(self, group: int, first: int, last: int) -> tuple[int, int, int, int, int, str]:
@@ -420,12 +430,15 @@ def _write_all(file: FileIO, data: bytes) -> None:
         view = view[file.write(view) :]
 
 
-def _sorted(table: pa.Table) -> pa.Table:
+def _sorted(table: pa.Table, pause: Pause) -> pa.Table:
     table = table.combine_chunks()
+    pause()
     keys = {name: _ranks(table[name]) for name in _NAMES}
     keys |= {name: pc.fill_null(table[name], -1) for name in _SORT_COLUMNS if name not in _NAMES}
     keys["row"] = pa.arange(0, table.num_rows)
+    pause()
     order = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys])
+    pause()
     return table.take(order).combine_chunks()
 
 

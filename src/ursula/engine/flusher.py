@@ -25,24 +25,19 @@ from ..model.journal import Journal
 from ..model.limits import BODY_BYTES_HELD_MAX
 from ..model.outcomes import CutMade, Done
 from ..tally import Tally
+from .flush_pace import FlushPace
 from .flush_ranges import is_large
 from .flush_rows import Fetch, rows_by_range, rows_of
 from .group import Group
 from .memory import give_back
 from .segment_storing import Place, live_segment, store_bit_by_bit, store_whole
-from .slices import LATE_SLICE_SECONDS, Turn
+from .slices import Turn
 
 LOOK_SECONDS = 0.05
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
 LIVE_LIST_SECONDS = 10.0
 CHANGES_MAX = 64
 CAPTURE_STEP = 64
-LATE = 3
-"""How many times `flush_size` there is in memory when a flush no longer waits for others."""
-
-REST_SECONDS = 0.001
-"""Between two steps: a flush has time, and who appends meanwhile has not."""
-
 FLUSH_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 logger = logging.getLogger(__name__)
@@ -88,6 +83,7 @@ class Flusher:
         self._unfinished = unfinished
         self._fetch = fetch
         self._settings = settings
+        self._pace = FlushPace(group.state.gauge, settings.flush_size, group.hot_bytes_max)
         self._identity = secrets.randbits(63)
         self._wanted: list[asyncio.Future[int]] = []
         self._base_wanted = False
@@ -144,6 +140,7 @@ class Flusher:
         """Flush now; returns the position up to which everything is stored, when its manifest is written."""
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._wanted.append(future)
+        self._pace.somebody_waits = True
         return await future
 
     def request_base(self) -> None:
@@ -194,6 +191,7 @@ class Flusher:
             waiting, self._wanted = self._wanted, []
             is_needed = self._base_wanted or self._group.flush_wanted or self._has_news()
             self._group.flush_wanted = False
+            self._pace.somebody_waits = bool(waiting)
             self._group.settling.let_stay(not waiting)  # who asks for a flush wants it out of memory
             try:
                 position = await self._flush() if is_needed else self._group.state.stored.flushed
@@ -221,7 +219,9 @@ class Flusher:
         finally:
             self._group.state.changes.end_capture()
         segment = await self._store_segment(cut)
+        turn = Turn(self._pace)
         state = await self._store_state(cut, is_base, batches)
+        await turn.end()
         made_at = min(_made_at(stored.key) for stored in (segment, state) if stored is not None)
         command = Flushed(cut.start, cut.position, segment, state, made_at)
         outcome = await self._group.ask(command)
@@ -229,6 +229,7 @@ class Flusher:
             raise FlushFailed(f"the flush up to position {cut.position} came to nothing: {outcome}")
         if is_base:
             self._base_wanted = False
+        await turn.end()
         await self._write_manifest(cut, segment, (state,) if is_base else (*cut.chain, state))
         await self._write_live()
         if self.previous_position:
@@ -281,20 +282,16 @@ class Flusher:
         if not cut.parts:
             return None
         place = Place(self._group.number, cut.start, cut.position)
-        turn = Turn(0.0, LATE_SLICE_SECONDS) if self._is_late() else Turn(REST_SECONDS)
+        turn = Turn(self._pace)
         if await is_large(cut.parts):
             rows = rows_by_range(cut.parts, place.group, self._fetch, turn)
-            stored = await store_bit_by_bit(self._store, self._unfinished, place, rows)
+            stored = await store_bit_by_bit(self._store, self._unfinished, place, rows, self._pace)
         else:
             all_rows = rows_of(cut.parts, place.group, self._fetch, turn)
-            stored = await store_whole(self._store, place, await all_rows)
+            stored = await store_whole(self._store, place, await all_rows, self._pace)
         if stored is not None:
             self.stored_bytes += stored.size
         return stored
-
-    def _is_late(self) -> bool:
-        """Whether more is written than is flushed: then this must catch up, or appends are turned away."""
-        return self._group.state.gauge.count >= LATE * self._settings.flush_size
 
     async def _store_state(self, cut: _Cut, is_base: bool, batches: list[pa.RecordBatch]) -> StoredState:
         encoded: EncodedState = await asyncio.to_thread(encode_state, batches)

@@ -89,7 +89,7 @@ class Group(Reading):
         self.replay_target = start
         self._start = start
         self._clock = clock
-        self._hot_bytes_max = hot_bytes_max
+        self.hot_bytes_max = hot_bytes_max
         self.on_cut: dict[int, Callable[[], None]] = {}
         self.flush_wanted = False
         self.rejected_count = 0
@@ -197,7 +197,7 @@ class Group(Reading):
         added = size if type(command) is not Create else size + creation_bytes(command)
         if added and self._is_full(added):
             self.rejected_count += 1
-            if added <= (self._hot_bytes_max or 0):  # a larger one waits until there is nothing else
+            if added <= (self.hot_bytes_max or 0):  # a larger one waits until there is nothing else
                 self._rejected_bytes = added
             message = "what is in memory must be flushed first, and that takes a while"
             done(Refused("write_backpressure", message))
@@ -248,7 +248,7 @@ class Group(Reading):
     def _is_full(self, size: int) -> bool:
         """Whether so many bytes more are too many; one append always fits where there is nothing else."""
         held = self.state.gauge.count + self._gathering.body_bytes
-        return self._hot_bytes_max is not None and held > 0 and held + size > self._hot_bytes_max
+        return self.hot_bytes_max is not None and held > 0 and held + size > self.hot_bytes_max
 
     def _prove(self, command: Evidence, done: Done, size: int, unsplit: str | None) -> bool:
         """Whether the command can be decided as it is; if not, it is proposed with what it must say."""

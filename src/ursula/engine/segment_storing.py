@@ -14,6 +14,7 @@ from ..cold.segment import EncodedSegment, SegmentWriter, WrittenSegment, encode
 from ..cold.store import Store
 from ..cold.unfinished import Unfinished, no_room
 from ..model.commands import StoredSegment
+from .slices import Pace, Turn
 
 
 class Place(NamedTuple):
@@ -33,18 +34,24 @@ def live_segment(segment: StoredSegment) -> manifests.LiveSegment:
     return manifests.LiveSegment(segment.key, segment.first, segment.last, segment.rows, segment.size)
 
 
-async def store_whole(store: Store, place: Place, rows: pa.Table) -> StoredSegment:
+async def store_whole(store: Store, place: Place, rows: pa.Table, pace: Pace | None = None) -> StoredSegment:
     """Store few rows, in the order of the log."""
     handed_over = [rows]
     del rows
-    encoded = await asyncio.to_thread(lambda: encode_segment(handed_over.pop(), *place))
+    encoded = await asyncio.to_thread(
+        lambda: encode_segment(handed_over.pop(), *place, pause=Turn(pace).end_in_thread)
+    )
     key = place.new_key()
     await store.put(key, memoryview(encoded.data))
     return _stored(place, key, encoded.data.size, encoded)
 
 
 async def store_bit_by_bit(
-    store: Store, unfinished: Unfinished, place: Place, rows: AsyncIterator[pa.Table]
+    store: Store,
+    unfinished: Unfinished,
+    place: Place,
+    rows: AsyncIterator[pa.Table],
+    pace: Pace | None = None,
 ) -> StoredSegment | None:
     """Store rows of which each table belongs behind the one before; None if there are none."""
     writer = await asyncio.to_thread(_begin, unfinished, place)
@@ -52,7 +59,7 @@ async def store_bit_by_bit(
         async for table in rows:
             handed_over = [table]
             del table
-            await asyncio.to_thread(_write, writer, handed_over)
+            await asyncio.to_thread(_write, writer, handed_over, pace)
         written = await asyncio.to_thread(_finish, writer)
         if not written.row_count:
             return None
@@ -68,9 +75,9 @@ def _begin(unfinished: Unfinished, place: Place) -> SegmentWriter:
         return SegmentWriter(unfinished.new_path(), *place)
 
 
-def _write(writer: SegmentWriter, handed_over: list[pa.Table]) -> None:
+def _write(writer: SegmentWriter, handed_over: list[pa.Table], pace: Pace | None) -> None:
     with no_room():
-        writer.write(handed_over.pop())
+        writer.write(handed_over.pop(), Turn(pace).end_in_thread)
 
 
 def _finish(writer: SegmentWriter) -> WrittenSegment:

@@ -1,0 +1,106 @@
+"""A flush has time until memory fills up, or somebody waits for it."""
+
+import asyncio
+
+import pytest
+
+from ursula.engine import slices
+from ursula.engine.flush_pace import RESTS, FlushPace
+from ursula.engine.slices import LATE_SLICE_SECONDS, REST_SECONDS_MAX, SLICE_SECONDS, Turn
+from ursula.model.journal import Gauge
+
+SIZE = 1000
+
+
+def gauge(count: int) -> Gauge:
+    hot = Gauge()
+    hot.count = count
+    return hot
+
+
+@pytest.mark.parametrize(
+    ("hot", "hot_bytes_max", "rests"),
+    [
+        (0, None, RESTS),
+        (SIZE, None, RESTS),
+        (2 * SIZE, None, RESTS / 2),
+        (3 * SIZE, None, 0),
+        (2 * SIZE, 100 * SIZE, RESTS / 2),
+        (1500, 4 * SIZE, RESTS / 2),
+        (2 * SIZE, 4 * SIZE, 0),
+        (499, SIZE, RESTS),
+        (500, SIZE, 0),  # a flush as large as all that fits begins when it is late already
+        (SIZE, SIZE, 0),
+    ],
+)
+def test_the_more_is_in_memory_the_less_a_flush_rests(
+    hot: int, hot_bytes_max: int | None, rests: float
+) -> None:
+    pace = FlushPace(gauge(hot), SIZE, hot_bytes_max)
+    assert pace.rests() == rests
+    assert pace.is_late() == (rests == 0)
+
+
+def test_nobody_waits_for_a_rest() -> None:
+    pace = FlushPace(gauge(0), SIZE, None)
+    pace.somebody_waits = True
+    assert pace.rests() == 0
+    assert not pace.is_late()
+
+
+class Clock:
+    """A clock that goes only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(slices, "time", clock)
+    return clock
+
+
+def goes_on(turn: Turn) -> bool:
+    """Whether others go on at the end of a step."""
+
+    async def end() -> bool:
+        others: list[str] = []
+        asyncio.get_running_loop().call_soon(others.append, "went on")
+        await turn.end()
+        return bool(others)
+
+    return asyncio.run(end())
+
+
+@pytest.mark.parametrize(("hot", "slice_seconds"), [(0, SLICE_SECONDS), (3 * SIZE, LATE_SLICE_SECONDS)])
+def test_others_go_on_when_the_time_of_a_turn_is_up(clock: Clock, hot: int, slice_seconds: float) -> None:
+    turn = Turn(FlushPace(gauge(hot), SIZE, None))
+    for _ in range(2):
+        clock.now += 0.9 * slice_seconds
+        assert not goes_on(turn)
+        clock.now += 0.2 * slice_seconds
+        assert goes_on(turn)
+
+
+def test_a_rest_is_as_long_as_the_step_allows_but_not_longer_than_the_longest(clock: Clock) -> None:
+    turn = Turn(FlushPace(gauge(0), SIZE, None))
+    for worked_seconds in (SLICE_SECONDS / 2, 0.004, 1.0):
+        clock.now += worked_seconds
+        turn.end_in_thread()
+    assert clock.slept == [pytest.approx(RESTS * (0.004 + SLICE_SECONDS / 2)), REST_SECONDS_MAX]
+
+
+def test_work_that_others_wait_for_does_not_rest(clock: Clock) -> None:
+    turn = Turn()
+    clock.now += 1.0
+    turn.end_in_thread()
+    assert clock.slept == [0]
