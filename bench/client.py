@@ -9,6 +9,7 @@ import http.client
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -21,6 +22,7 @@ from .servers import Server
 CONNECTIONS = 32
 DEPTH = 32
 READ_BYTES = 1 << 20
+PAUSE_SECONDS = 0.5
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 
@@ -57,9 +59,13 @@ def send_all(
 
 def create_streams(server: Server, count: int, prefix: str = "s") -> None:
     """Streams of bytes, named by prefix and number."""
-    send_all(
-        server, (Request("PUT", server.path(f"{prefix}{number}"), b"", OCTETS) for number in range(count))
-    )
+    requests = [Request("PUT", server.path(f"{prefix}{number}"), b"", OCTETS) for number in range(count)]
+    for _ in range(server.kind.tries - 1):
+        with suppress(Failed):
+            send_all(server, requests)
+            return
+        time.sleep(PAUSE_SECONDS)
+    send_all(server, requests)
 
 
 def append_in_order(server: Server, stream: str, bodies: Iterable[bytes]) -> None:

@@ -41,6 +41,8 @@ class Kind:
     """To be created before streams can be."""
     api_style: str = "durable"
     missing: Callable[[], str | None] = lambda: None
+    tries: int = 1
+    """How often it is asked for new streams before it has failed: one may answer 500 just after its start."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of ours, where they are not the defaults, named as in the configuration file."""
 
@@ -198,5 +200,6 @@ RUST = Kind(
     bucket="bench",
     api_style="ursula",
     missing=_rust_missing,
+    tries=3,
 )
 KINDS = (OURS, REFERENCE_FILE, REFERENCE_MEMORY, RUST, BARE, BARE_OUR_LOOP)
