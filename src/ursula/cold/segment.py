@@ -175,31 +175,38 @@ class _Encoder:
         """Rows that belong behind all others, in the order of the log."""
         if not table.num_rows:
             return
-        table = _sorted(table.select(SEGMENT_SCHEMA.names).cast(SEGMENT_SCHEMA), pause)
+        table = table.select(SEGMENT_SCHEMA.names).cast(SEGMENT_SCHEMA).combine_chunks()
+        pause()
+        order = _order(table, pause)
         pause()
         before = self._waiting.num_rows
-        if before and key_at(table, 0) < key_at(self._waiting, before - 1):
-            raise ValueError(
-                f"rows of {key_at(table, 0)} come after those of {key_at(self._waiting, before - 1)}"
-            )
+        first = key_at(table, order[0].as_py())
+        if before and first < key_at(self._waiting, before - 1):
+            raise ValueError(f"rows of {first} come after those of {key_at(self._waiting, before - 1)}")
         self._row_count += table.num_rows
         self._payload_bytes += pc.sum(pc.binary_length(table["payload"])).as_py() or 0
-        if before:
-            table = pa.concat_tables([self._waiting, table]).combine_chunks()
-        appends = _appends(table)
         if self._writer is None:
             self._writer = self._begin(is_worth_compressing(table["payload"]))
-        *whole, (begin, end) = _row_groups(table, *self._limits)
+        sizes = pa.concat_arrays([_sizes(self._waiting), _sizes(table).take(order)])
+        *whole, (begin, end) = _row_groups(sizes, *self._limits)
         for bounds in whole:
-            self._write(self._writer, table, *bounds, appends)
+            self._write(self._writer, self._rows(table, order, *bounds))
             pause()
-        self._waiting = table.take(pa.arange(begin, end)) if begin else table  # a slice would hold all of it
+        self._waiting = self._rows(table, order, begin, end)
+
+    def _rows(self, table: pa.Table, order: pa.Array, begin: int, end: int) -> pa.Table:
+        """Some of the rows that waited, all of which are in the first row group, and of new ones in order."""
+        before = self._waiting.num_rows
+        taken = table.take(order.slice(max(0, begin - before), end - max(begin, before)))
+        if begin < before:
+            taken = pa.concat_tables([self._waiting, taken])
+        return taken.combine_chunks()
 
     def end(self, group: int, first: int, last: int) -> tuple[int, int, int, int, int, str]:
         """Write the rest; returns size, rows, bytes of payload, size and checksum of the footer, digest."""
         writer = self._writer or self._begin(True)
         if self._waiting.num_rows:
-            self._write(writer, self._waiting, 0, self._waiting.num_rows, _appends(self._waiting))
+            self._write(writer, self._waiting)
         facts = {"format": FORMAT, "group": group, "first": first, "last": last}
         metadata = {f"ursula.{name}": str(number) for name, number in facts.items()}
         metadata["ursula.index"] = json.dumps(self._index, separators=(",", ":"), ensure_ascii=False)
@@ -229,13 +236,12 @@ class _Encoder:
         self._stream.flush()
         return writer
 
-    def _write(
-        self, writer: pq.ParquetWriter, table: pa.Table, begin: int, end: int, appends: "memoryview[int]"
-    ) -> None:
+    def _write(self, writer: pq.ParquetWriter, rows: pa.Table) -> None:
+        """Write a row group."""
         start, _ = self._sink.mark()
-        writer.write_table(table.slice(begin, end - begin), row_group_size=end - begin)
+        writer.write_table(rows, row_group_size=rows.num_rows)
         self._stream.flush()
-        self._index.append([*_bounds(table, begin, end, appends), start, *self._sink.mark(), end - begin])
+        self._index.append([*_bounds(rows), start, *self._sink.mark(), rows.num_rows])
 
 
 def is_worth_compressing(payloads: pa.ChunkedArray) -> bool:
@@ -430,16 +436,13 @@ def _write_all(file: FileIO, data: bytes) -> None:
         view = view[file.write(view) :]
 
 
-def _sorted(table: pa.Table, pause: Pause) -> pa.Table:
-    table = table.combine_chunks()
-    pause()
+def _order(table: pa.Table, pause: Pause) -> pa.Array:
+    """The rows as they are sorted in a segment, by number."""
     keys = {name: _ranks(table[name]) for name in _NAMES}
     keys |= {name: pc.fill_null(table[name], -1) for name in _SORT_COLUMNS if name not in _NAMES}
     keys["row"] = pa.arange(0, table.num_rows)
     pause()
-    order = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys])
-    pause()
-    return table.take(order).combine_chunks()
+    return pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys])
 
 
 def _ranks(names: pa.ChunkedArray) -> pa.Array:
@@ -448,45 +451,38 @@ def _ranks(names: pa.ChunkedArray) -> pa.Array:
     return pc.rank(encoded.dictionary, "ascending", tiebreaker="dense").take(encoded.indices)
 
 
-def _row_groups(table: pa.Table, bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:
-    """Where each row group begins and ends."""
+def _sizes(table: pa.Table) -> pa.Array:
+    """How many bytes of payload and event each row has."""
     sizes = [pc.fill_null(pc.binary_length(table[name]), 0).cast(pa.int64()) for name in ("payload", "event")]
-    sums = _numbers(pc.cumulative_sum(pc.add(*sizes)))
+    return pc.add(*sizes).combine_chunks()
+
+
+def _row_groups(sizes: pa.Array, bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:
+    """Where each row group begins and ends."""
+    sums = memoryview(pc.cumulative_sum(sizes).buffers()[1]).cast("q")
     begin = before = 0
-    while begin < table.num_rows:
-        end = bisect_right(sums, before + bytes_max, begin, min(begin + rows_max, table.num_rows))
+    while begin < len(sizes):
+        end = bisect_right(sums, before + bytes_max, begin, min(begin + rows_max, len(sizes)))
         end = max(end, begin + 1)
         yield begin, end
         begin, before = end, sums[end - 1]
 
 
-def _appends(table: pa.Table) -> "memoryview[int]":
-    """Which rows are messages."""
-    return _numbers(pc.indices_nonzero(pc.equal(table["kind"], "append")))
-
-
-def _bounds(table: pa.Table, begin: int, end: int, appends: "memoryview[int]") -> list[Any]:
-    """What the index tells of the rows of a row group."""
-    first = bisect_left(appends, begin)
-    last = bisect_left(appends, end, first) - 1
-    keys = [key_at(table, begin), key_at(table, end - 1)]
-    if first > last:
+def _bounds(rows: pa.Table) -> list[Any]:
+    """What the index tells of a row group."""
+    keys = [key_at(rows, 0), key_at(rows, rows.num_rows - 1)]
+    appends = pc.indices_nonzero(pc.equal(rows["kind"], "append"))
+    if not len(appends):
         return [*keys, None, -1, -1]
-    records = (table["record"][appends[i]].as_py() for i in (first, last))
-    return [*keys, key_at(table, appends[first]), *(-1 if record is None else record for record in records)]
+    first, last = appends[0].as_py(), appends[-1].as_py()
+    records = (rows["record"][row].as_py() for row in (first, last))
+    return [*keys, key_at(rows, first), *(-1 if record is None else record for record in records)]
 
 
 def key_at(table: pa.Table, row: int) -> Key:
     """The key of a row."""
     bucket, stream, incarnation, offset = (table[name][row].as_py() for name in _SORT_COLUMNS[:4])
     return bucket or "", stream or "", incarnation or "", -1 if offset is None else offset
-
-
-def _numbers(column: pa.ChunkedArray | pa.Array) -> "memoryview[int]":
-    """A column of 64-bit integers without nulls, to look at without copying."""
-    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    numbers = memoryview(values.buffers()[1] or b"").cast("q")
-    return numbers[values.offset : values.offset + len(values)]
 
 
 def _footer_size(tail: "bytes | memoryview[int]") -> int:

@@ -39,7 +39,7 @@ async def store_whole(store: Store, place: Place, rows: pa.Table, pace: Pace | N
     handed_over = [rows]
     del rows
     encoded = await asyncio.to_thread(
-        lambda: encode_segment(handed_over.pop(), *place, pause=Turn(pace).end_in_thread)
+        lambda: encode_segment(handed_over.pop().combine_chunks(), *place, pause=Turn(pace).end_in_thread)
     )
     key = place.new_key()
     await store.put(key, memoryview(encoded.data))
@@ -77,7 +77,7 @@ def _begin(unfinished: Unfinished, place: Place) -> SegmentWriter:
 
 def _write(writer: SegmentWriter, handed_over: list[pa.Table], pace: Pace | None) -> None:
     with no_room():
-        writer.write(handed_over.pop(), Turn(pace).end_in_thread)
+        writer.write(handed_over.pop().combine_chunks(), Turn(pace).end_in_thread)
 
 
 def _finish(writer: SegmentWriter) -> WrittenSegment:
