@@ -16,7 +16,7 @@ from ursula.engine import flush_ranges, flush_rows
 from ursula.engine.blob_reads import BlobReads
 from ursula.engine.flush_rows import rows_by_range, rows_of
 from ursula.engine.node import Node
-from ursula.engine.segment_storing import Place, store_bit_by_bit
+from ursula.engine.segment_storing import Hand, Place, store_bit_by_bit
 from ursula.engine.slices import Turn
 from ursula.model.commands import Append, Body, Create, Delete, Producer, PublishSnapshot, SetAttributes
 
@@ -84,7 +84,7 @@ def test_a_segment_that_is_flushed_bit_by_bit_is_that_of_all_rows(tmp_path: Path
             whole = encode_segment(await rows_of(cut.parts, 0, fetch, Turn()), *place)
             sizes: list[int] = []
             rows = weighed(rows_by_range(cut.parts, 0, fetch, Turn()), sizes)
-            stored = await store_bit_by_bit(node.store, node.unfinished, place, rows)
+            stored = await store_bit_by_bit(node.store, node.unfinished, place, rows, Hand())
             assert stored is not None
             assert len(sizes) > 50
             assert max(sizes) < 10_000

@@ -19,7 +19,7 @@ from ursula.cold.unfinished import Unfinished
 from ursula.engine import merge_rows
 from ursula.engine.merge_rows import MergeRows
 from ursula.engine.needed import Needed
-from ursula.engine.segment_storing import Place, store_bit_by_bit
+from ursula.engine.segment_storing import Hand, Place, store_bit_by_bit
 from ursula.model.commands import StoredSegment
 from ursula.model.state import State
 
@@ -86,7 +86,7 @@ def test_a_merge_bit_by_bit_is_the_same_as_one_of_all_rows(
             place = Place(0, inputs[0].first, inputs[-1].last)
             sizes: list[int] = []
             tables = weighed(merging.ranges(), sizes)
-            output = await store_bit_by_bit(store, Unfinished(store, tmp_path), place, tables)
+            output = await store_bit_by_bit(store, Unfinished(store, tmp_path), place, tables, Hand())
         assert max(sizes) < 2 * range_bytes + 10_000
         assert output is not None
         whole = encode_segment(table_of(rows), *place)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import secrets
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from .flush_ranges import is_large
 from .flush_rows import Fetch, rows_by_range, rows_of
 from .group import Group
 from .memory import give_back
-from .segment_storing import Place, live_segment, store_bit_by_bit, store_whole
+from .segment_storing import Hand, Place, live_segment, store_bit_by_bit, store_whole
 from .slices import Turn
 
 LOOK_SECONDS = 0.05
@@ -84,6 +85,7 @@ class Flusher:
         self._fetch = fetch
         self._settings = settings
         self._pace = FlushPace(group.state.gauge, settings.flush_size, group.hot_bytes_max)
+        self._hand = Hand(ThreadPoolExecutor(1, "ursula-flush"), self._pace)
         self._identity = secrets.randbits(63)
         self._wanted: list[asyncio.Future[int]] = []
         self._base_wanted = False
@@ -207,7 +209,7 @@ class Flusher:
                 if not future.done():
                     future.set_result(position)
             await self._group.settling.over()
-            await asyncio.to_thread(give_back)
+            await self._hand.do(give_back)
             return position
 
     async def _flush(self) -> int:
@@ -285,16 +287,16 @@ class Flusher:
         turn = Turn(self._pace)
         if await is_large(cut.parts):
             rows = rows_by_range(cut.parts, place.group, self._fetch, turn)
-            stored = await store_bit_by_bit(self._store, self._unfinished, place, rows, self._pace)
+            stored = await store_bit_by_bit(self._store, self._unfinished, place, rows, self._hand)
         else:
             all_rows = rows_of(cut.parts, place.group, self._fetch, turn)
-            stored = await store_whole(self._store, place, await all_rows, self._pace)
+            stored = await store_whole(self._store, place, await all_rows, self._hand)
         if stored is not None:
             self.stored_bytes += stored.size
         return stored
 
     async def _store_state(self, cut: _Cut, is_base: bool, batches: list[pa.RecordBatch]) -> StoredState:
-        encoded: EncodedState = await asyncio.to_thread(encode_state, batches)
+        encoded: EncodedState = await self._hand.do(encode_state, batches)
         key = manifests.state_key(self._group.number, cut.position)
         await self._store.put(key, memoryview(encoded.data))
         self.stored_bytes += encoded.data.size

@@ -22,7 +22,7 @@ from .group import Group
 from .merge_rows import MergeRows
 from .needed import Needed
 from .neighbours import FULL_BYTES, next_run
-from .segment_storing import Place, store_bit_by_bit
+from .segment_storing import Hand, Place, store_bit_by_bit
 
 RETRY_SECONDS = 10.0
 
@@ -146,7 +146,7 @@ class Merger:
         if not rows.row_count:
             return None
         place = Place(self._group.number, first, last)
-        return await store_bit_by_bit(self._store, self._unfinished, place, rows.ranges())
+        return await store_bit_by_bit(self._store, self._unfinished, place, rows.ranges(), Hand())
 
 
 def _made_at(key: str) -> int:

@@ -4,8 +4,9 @@ They are handed over to a thread, which lets go of them too: to free so much at 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -15,6 +16,26 @@ from ..cold.store import Store
 from ..cold.unfinished import Unfinished, no_room
 from ..model.commands import StoredSegment
 from .slices import Pace, Turn
+
+T = TypeVar("T")
+
+
+class Hand(NamedTuple):
+    """Who does it and how fast: a thread, by default one of the loop's, and a pace, by default without rests.
+
+    Who does it often has a thread of his own: each that had such work keeps memory for more of it.
+    """
+
+    thread: Executor | None = None
+    pace: Pace = Pace()
+
+    async def do(self, work: Callable[..., T], *arguments: object) -> T:
+        """Have something done in the thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.thread, work, *arguments)
+
+    def pause(self) -> Callable[[], None]:
+        """What ends a step of work in the thread."""
+        return Turn(self.pace).end_in_thread
 
 
 class Place(NamedTuple):
@@ -34,40 +55,38 @@ def live_segment(segment: StoredSegment) -> manifests.LiveSegment:
     return manifests.LiveSegment(segment.key, segment.first, segment.last, segment.rows, segment.size)
 
 
-async def store_whole(store: Store, place: Place, rows: pa.Table, pace: Pace | None = None) -> StoredSegment:
+async def store_whole(store: Store, place: Place, rows: pa.Table, hand: Hand) -> StoredSegment:
     """Store few rows, in the order of the log."""
     handed_over = [rows]
     del rows
-    encoded = await asyncio.to_thread(
-        lambda: encode_segment(handed_over.pop().combine_chunks(), *place, pause=Turn(pace).end_in_thread)
-    )
+    encoded = await hand.do(_encode, handed_over, place, hand)
     key = place.new_key()
     await store.put(key, memoryview(encoded.data))
     return _stored(place, key, encoded.data.size, encoded)
 
 
 async def store_bit_by_bit(
-    store: Store,
-    unfinished: Unfinished,
-    place: Place,
-    rows: AsyncIterator[pa.Table],
-    pace: Pace | None = None,
+    store: Store, unfinished: Unfinished, place: Place, rows: AsyncIterator[pa.Table], hand: Hand
 ) -> StoredSegment | None:
     """Store rows of which each table belongs behind the one before; None if there are none."""
-    writer = await asyncio.to_thread(_begin, unfinished, place)
+    writer = await hand.do(_begin, unfinished, place)
     try:
         async for table in rows:
             handed_over = [table]
             del table
-            await asyncio.to_thread(_write, writer, handed_over, pace)
-        written = await asyncio.to_thread(_finish, writer)
+            await hand.do(_write, writer, handed_over, hand)
+        written = await hand.do(_finish, writer)
         if not written.row_count:
             return None
         key = place.new_key()
         await store.put_file(key, written.path)
     finally:
-        await asyncio.to_thread(writer.discard)  # it is an object now, or not wanted
+        await hand.do(writer.discard)  # it is an object now, or not wanted
     return _stored(place, key, written.size, written)
+
+
+def _encode(handed_over: list[pa.Table], place: Place, hand: Hand) -> EncodedSegment:
+    return encode_segment(handed_over.pop().combine_chunks(), *place, pause=hand.pause())
 
 
 def _begin(unfinished: Unfinished, place: Place) -> SegmentWriter:
@@ -75,9 +94,9 @@ def _begin(unfinished: Unfinished, place: Place) -> SegmentWriter:
         return SegmentWriter(unfinished.new_path(), *place)
 
 
-def _write(writer: SegmentWriter, handed_over: list[pa.Table], pace: Pace | None) -> None:
+def _write(writer: SegmentWriter, handed_over: list[pa.Table], hand: Hand) -> None:
     with no_room():
-        writer.write(handed_over.pop().combine_chunks(), Turn(pace).end_in_thread)
+        writer.write(handed_over.pop().combine_chunks(), hand.pause())
 
 
 def _finish(writer: SegmentWriter) -> WrittenSegment:
