@@ -1,6 +1,7 @@
 """Rows on their way to being a segment in the store: all at once, or some at a time through a file.
 
-They are handed over to a thread, which lets go of them too: to free so much at once takes long.
+They are handed over to a thread, which lets go of them too: to free so much at once takes long. It makes one
+piece of the many first, so that it does not hold both while they are written.
 """
 
 import asyncio
