@@ -79,6 +79,33 @@ def test_streams_that_ended_are_counted_until_they_are_back(own: httpx.Client) -
     assert moved(before, scrape(own), "ursula_cold_ended_streams") == 0
 
 
+def test_a_page_ends_where_a_row_group_does_that_has_half_a_page(start_server: StartServer) -> None:
+    server = start_server(cold__flush_interval="1h", cold__cache_bytes="0")  # nothing stays in memory
+    quarter = 256 << 10
+    messages = [bytes([number]) * quarter for number in range(9)]  # row groups of four, four, and one
+    with httpx.Client(base_url=server.url, timeout=60) as api:
+        make(api, "/v1/stream/aligned")
+        for message in messages:
+            post(api, "/v1/stream/aligned", message)
+        api.post("/cluster/flush").raise_for_status()
+        until(api, "ursula_hot_bytes", 0)
+
+        def ends(number: int) -> list[int]:
+            """Where the pages from a message on end, in messages."""
+            found = []
+            while number < len(messages):
+                answer = api.get("/v1/stream/aligned", params={"offset": str(number * quarter)})
+                end = int(answer.headers["stream-next-offset"])
+                assert answer.content == b"".join(messages)[number * quarter : end]
+                number = end // quarter
+                found.append(number)
+            return found
+
+        assert ends(0) == [4, 8, 9]
+        assert ends(1) == [4, 8, 9]
+        assert ends(3) == [4, 8, 9]  # a quarter of a page, and then whole row groups again
+
+
 def test_reads_of_what_is_stored_fill_the_caches(own: httpx.Client) -> None:
     path, rows, spools = "/v1/stream/cached/a", {"cache": "row_groups"}, {"cache": "spools"}
     make(own, path, BINARY, b"x" * 10_000)

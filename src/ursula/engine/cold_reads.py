@@ -32,10 +32,11 @@ from ..model.stream import Ref, Stream
 from .blob_reads import BlobReads
 from .evidence import Evidence, subject_of
 
-READ_AHEAD = 4
+READ_AHEAD = 2
 READ_AHEAD_FAR = 8
 """So many row groups are fetched at once before they are asked for, when there are not so many already:
-from a store on this machine, and from one that is far away."""
+from a store on this machine, where more would only push each other out of the processor's caches, and from
+one that is far away."""
 
 LOOK_AHEAD = 2
 """A read of many small pieces looks after so many of them whether more should be fetched."""
@@ -205,9 +206,10 @@ class ColdReads:
     ) -> int | Refused:
         """Add about `bytes_max` from the offset on; return where they end.
 
-        With half of it taken, they end where a row group ends: whoever reads on has the next one as a whole.
+        With half of it taken, or at the end of a row group that has as much of the stream, they end where
+        the row group ends: whoever reads on has the next one as a whole.
         """
-        begin, enough = offset, offset + bytes_max // 2
+        begin, enough = offset, bytes_max // 2
         reads_on = self._reads_on(stream, offset)
         pieces = 0
         while offset < stream.tail and (bytes_max > 0 or not into):
@@ -232,7 +234,7 @@ class ColdReads:
                     pieces += 1
                 if reads_on and offset == piece.end:
                     self._segments.spend(ref, span)
-                if offset == piece.end and offset >= enough:
+                if offset == piece.end and offset - min(begin, piece.start) >= enough:
                     break
             if offset == before:
                 break

@@ -6,6 +6,7 @@ The only place that knows how many groups there are.
 import asyncio
 import gc
 import logging
+import os
 import secrets
 import shutil
 import tempfile
@@ -51,7 +52,9 @@ YOUNG_COLLECTION_SECONDS = 0.1
 COLLECTIONS_PER_LOOK = 10
 RECOVERY_LOOK_SECONDS = 0.01
 STORE_RETRY_SECONDS = 1.0
-DECODING_THREADS = 2
+DECODING_THREADS = max(1, min(4, len(os.sched_getaffinity(0)) // 2))
+"""The others are for the event loop and for those who send: threads that take turns on a core help nobody."""
+
 TIDY_SECONDS_MAX = 1.0
 
 T = TypeVar("T")
