@@ -32,7 +32,8 @@ def page(run: Run, plot: str) -> str:
             f"On {run.date}, with `{run.command}`.",
             "Every server is started anew for every round, with an empty folder on a real disk, warmed up",
             f"for 1 s and measured for {run.seconds} s. The servers of a row take turns, {run.rounds} rounds",
-            "of them, and the table has the medians. A ratio is ours divided by theirs.\n",
+            "of them, and the table has the medians. A ratio is ours divided by theirs in the same round;",
+            "the table has the median of those too, which need not be the ratio of the medians.\n",
             *_list("Machine", run.machine),
             *_list("Versions", run.versions),
         )

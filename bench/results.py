@@ -28,8 +28,7 @@ class Figure(msgspec.Struct):
 
     def ratio(self, rival: str) -> float | None:
         """What we have against what a rival has, or None if one of the two was not measured."""
-        ours, theirs = self.of(OURS), self.of(rival)
-        return None if ours is None or not theirs else ours / theirs
+        return _ratio(self.rounds.get(OURS, []), self.rounds.get(rival, []))
 
     def worst(self, server: str) -> float | None:
         """The largest of all rounds."""
@@ -154,8 +153,19 @@ def number(value: float) -> str:
 
 
 def _growth(figure: Figure, base: Figure) -> float | None:
-    ours, others = figure.of(OURS), base.of(OURS)
-    return None if ours is None or not others else ours / others
+    return _ratio(figure.rounds.get(OURS, []), base.rounds.get(OURS, []))
+
+
+def _ratio(values: list[float], others: list[float]) -> float | None:
+    """The median of what each round gave: the machine is a different one from minute to minute.
+
+    Where there is not one of the other kind for each, or there was nothing of it in some round, both medians.
+    """
+    if not values or not others:
+        return None
+    if len(values) == len(others) and all(others):
+        return median(value / other for value, other in zip(values, others, strict=True))
+    return median(values) / median(others) if median(others) else None
 
 
 def _times(ratio: float | None) -> str:

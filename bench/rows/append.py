@@ -43,7 +43,7 @@ def _at(plan: Plan, connections: int) -> Row:
             cpu.add(kind.name, used * 1e6 / max(1, result.requests))
             failed.add(kind.name, result.failed)
 
-    plan.interleave(row, (OURS, REFERENCE_FILE, RUST, REFERENCE_MEMORY, BARE, BARE_OUR_LOOP), once)
+    plan.interleave(row, (REFERENCE_FILE, REFERENCE_MEMORY, RUST, OURS, BARE, BARE_OUR_LOOP), once)
     row.at_least(speed, 8, REFERENCE_FILE.name, REFERENCE_FILE.label)
     row.at_least(speed, 1, RUST.name, RUST.label)
     row.at_least(speed, MEMORY_FACTOR[connections], REFERENCE_MEMORY.name, REFERENCE_MEMORY.label)
