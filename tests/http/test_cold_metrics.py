@@ -82,7 +82,7 @@ def test_streams_that_ended_are_counted_until_they_are_back(own: httpx.Client) -
 def test_a_page_ends_where_a_row_group_does_that_has_half_a_page(start_server: StartServer) -> None:
     server = start_server(cold__flush_interval="1h", cold__cache_bytes="0")  # nothing stays in memory
     quarter = 256 << 10
-    messages = [bytes([number]) * quarter for number in range(9)]  # row groups of four, four, and one
+    messages = [bytes([number]) * quarter for number in range(13)]  # row groups of four, and one
     with httpx.Client(base_url=server.url, timeout=60) as api:
         make(api, "/v1/stream/aligned")
         for message in messages:
@@ -101,9 +101,9 @@ def test_a_page_ends_where_a_row_group_does_that_has_half_a_page(start_server: S
                 found.append(number)
             return found
 
-        assert ends(0) == [4, 8, 9]
-        assert ends(1) == [4, 8, 9]
-        assert ends(3) == [4, 8, 9]  # a quarter of a page, and then whole row groups again
+        assert ends(0) == [4, 8, 12, 13]
+        assert ends(1) == [4, 8, 12, 13]
+        assert ends(3) == [7, 8, 12, 13]  # a quarter of a page, and then whole row groups again
 
 
 def test_reads_of_what_is_stored_fill_the_caches(own: httpx.Client) -> None:

@@ -206,8 +206,8 @@ class ColdReads:
     ) -> int | Refused:
         """Add about `bytes_max` from the offset on; return where they end.
 
-        With half of it taken, or at the end of a row group that has as much of the stream, they end where
-        the row group ends: whoever reads on has the next one as a whole.
+        With half of it taken, they end where a row group ends: whoever reads on has the next one as a whole.
+        Who reads on inside of one that has as much of the stream gets only the rest of it, and is in step again.
         """
         begin, enough = offset, bytes_max // 2
         reads_on = self._reads_on(stream, offset)
@@ -234,7 +234,8 @@ class ColdReads:
                     pieces += 1
                 if reads_on and offset == piece.end:
                     self._segments.spend(ref, span)
-                if offset == piece.end and offset - min(begin, piece.start) >= enough:
+                in_step_from = min(begin, piece.start) if reads_on else begin
+                if offset == piece.end and offset - in_step_from >= enough:
                     break
             if offset == before:
                 break

@@ -202,29 +202,38 @@ class Group(Reading):
             message = "what is in memory must be flushed first, and that takes a while"
             done(Refused("write_backpressure", message))
             return
-        if is_unproven(command) and not self._prove(command, done, size, unsplit):  # type: ignore[arg-type]
+        is_unproven_yet = type(command) is not Append and is_unproven(command)
+        if is_unproven_yet and not self._prove(command, done, size, unsplit):  # type: ignore[arg-type]
             return
-        if self._expiry.heap and not isinstance(
-            command, CreateBucket | DeleteBucket | IngestBegin | StoreCommand
-        ):
-            overdue = self._expiry.overdue_for(command, self._clock())
-            if overdue is not None:
-                self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, unsplit)), 0)
-                return
-        if isinstance(command, DeleteBucket) and self._expiry.is_due(self._clock()):
-            self._expiry_tick()  # what has expired does not keep a bucket
-            if self._expiry.is_due(self._clock()):
-                asyncio.get_running_loop().call_later(
-                    SOON_SECONDS, self.propose, command, done, size, unsplit
-                )
-                return
+        if self._expiry.heap and self._ends_first(command, done, size, unsplit):
+            return
         outcome = self.state.look(command, unsplit)
         if outcome is None:
-            self._enqueue(command, done, size)
+            self._proposed += 1
+            self._gathering.add(command, done, size)
         elif self._finished == self._proposed and self.is_current:
             self._answer(command, outcome, done)
         else:
             self._when_settled(lambda: self._decide_again(command, done, size, unsplit))
+
+    def _ends_first(self, command: AnyCommand, done: Done, size: int, unsplit: str | None) -> bool:
+        """Whether streams have expired that must end before the command, which is proposed again then."""
+        now = self._clock()
+        if isinstance(command, DeleteBucket):
+            if not self._expiry.is_due(now):
+                return False
+            self._expiry_tick()  # what has expired does not keep a bucket
+            if not self._expiry.is_due(self._clock()):
+                return False
+            asyncio.get_running_loop().call_later(SOON_SECONDS, self.propose, command, done, size, unsplit)
+            return True
+        if isinstance(command, CreateBucket | IngestBegin | StoreCommand):
+            return False
+        overdue = self._expiry.overdue_for(command, now)
+        if overdue is None:
+            return False
+        self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, unsplit)), 0)
+        return True
 
     async def ask(self, command: AnyCommand) -> AnyOutcome | Failure:
         """The same, for whoever can wait."""

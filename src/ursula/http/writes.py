@@ -5,6 +5,7 @@ from typing import NamedTuple
 from ..engine.failures import Failure, OutcomeUnknown, Unavailable
 from ..model.commands import Append, Create, Delete, ForkPoint, IfMatch, Producer
 from ..model.json_messages import JsonInvalid, JsonTooLarge, split
+from ..model.limits import BODY_BYTES_HELD_MAX
 from ..model.media_type import DEFAULT, JSON, media_type_of
 from ..model.outcomes import AnyOutcome, Appended, Created, Ended, Refused
 from .errors import Problem
@@ -66,12 +67,11 @@ class AppendRequest(Exchange):
 
     def on_body(self, body: bytes) -> None:
         """Propose the append."""
-        media_type = self._media_type
-        close, producer, stream_seq, if_match, incarnation, record_match = self._conditions
+        media_type, conditions = self._media_type, self._conditions
         self._has_body = bool(body)
         unsplit = None
         if not body:
-            if not close:
+            if not conditions.close:
                 raise Problem("empty_body", "an append needs a body, unless it closes the stream")
             messages: tuple[bytes, ...] = ()
         elif media_type is None:
@@ -83,23 +83,31 @@ class AppendRequest(Exchange):
             if not messages and unsplit is None:
                 unsplit = "an empty array holds no message"
         target = self.target
-        command = Append(
-            target.bucket,
-            target.stream,
-            messages,
-            media_type,
-            close,
-            producer,
-            stream_seq,
-            if_match,
-            incarnation,
-            (),
-            record_match,
-        )
-        propose(self, command, self._on_outcome, len(body), unsplit)
+        bucket, stream = target.bucket, target.stream
+        if conditions is UNCONDITIONAL:
+            command = Append(bucket, stream, messages, media_type)
+        else:
+            close, producer, stream_seq, if_match, incarnation, record_match = conditions
+            command = Append(
+                bucket,
+                stream,
+                messages,
+                media_type,
+                close,
+                producer,
+                stream_seq,
+                if_match,
+                incarnation,
+                (),
+                record_match,
+            )
+        if len(body) <= BODY_BYTES_HELD_MAX:
+            self.app.node.group_of(bucket).propose(command, self._on_outcome, len(body), unsplit)
+        else:
+            propose(self, command, self._on_outcome, len(body), unsplit)
 
     def _on_outcome(self, outcome: AnyAnswer) -> None:
-        if not isinstance(outcome, Appended):
+        if type(outcome) is not Appended:
             self.refused(refusal(outcome))
             return
         headers = self.state_headers(outcome.incarnation, outcome.next_offset, outcome.tail, outcome.closed)
