@@ -207,7 +207,7 @@ class ColdReads:
         """Add about `bytes_max` from the offset on; return where they end.
 
         With half of it taken, they end where a row group ends: whoever reads on has the next one as a whole.
-        Who reads on inside of one that has as much of the stream gets the rest of it only, to be in step again.
+        Inside of one that has as much of the stream, who reads on gets the rest only, to be in step again.
         """
         begin, enough = offset, bytes_max // 2
         reads_on = self._reads_on(stream, offset)
