@@ -99,8 +99,8 @@ class App:
         kind = _EXCHANGES.get(method, Exchange) if is_stream else Exchange
         exchange = kind(self, scope, watcher.proto, method, body)
         try:
-            is_write = is_flat or (kind is not Exchange and not path.startswith("/cluster/"))
-            if is_write and self.node.recovered and method != "OPTIONS":
+            is_of_stream = is_flat or (kind is not Exchange and not path.startswith("/cluster/"))
+            if is_of_stream and self.node.recovered and method != "OPTIONS":
                 self._route_stream(exchange, method, path)
             else:
                 self._route(exchange, method, path)
@@ -185,8 +185,7 @@ class App:
         if target.part:
             exchange.route = ROUTE_OF_PART[target.part]
         exchange.headers = take_headers(exchange.raw_headers)
-        handler = STREAM_ROUTES[target.part].get(method) or _handler(STREAM_ROUTES[target.part], method)
-        handler(exchange)
+        _handler(STREAM_ROUTES[target.part], method)(exchange)
 
     def _route_bucket(self, exchange: Exchange, method: str, name: str, routes: dict[str, Handler]) -> None:
         if not name or (name in RESERVED_BUCKETS and method != "PUT"):

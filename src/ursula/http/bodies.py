@@ -71,10 +71,8 @@ class Bodies:
         if length == 0:
             exchange.on_body(b"")
             return
-        if self.held_bytes + length > self._held_bytes_max:
-            raise self._turned_away(length)
-        self.held_bytes += length
-        exchange.held_bytes = exchange.body_length = length
+        self.hold(exchange, length)
+        exchange.body_length = length
         future = exchange.body_future
         if future is not None and future.done():
             self._take(exchange, future)
@@ -111,16 +109,12 @@ class Bodies:
     def hold(self, exchange: Exchange, count: int) -> None:
         """Take bytes from the allowance until the request is answered."""
         if self.held_bytes + count > self._held_bytes_max:
-            raise self._turned_away(count)
+            self.rejected_count += 1
+            if count <= self._held_bytes_max:  # a larger one is turned away at all times
+                self._rejected_bytes = count
+            raise Problem("write_backpressure", "too many bytes are being written at this moment")
         self.held_bytes += count
         exchange.held_bytes += count
-
-    def _turned_away(self, count: int) -> Problem:
-        """The answer to a body, or a part of one, for which there is no room now."""
-        self.rejected_count += 1
-        if count <= self._held_bytes_max:  # a larger one is turned away at all times
-            self._rejected_bytes = count
-        return Problem("write_backpressure", "too many bytes are being written at this moment")
 
     def _tick(self) -> None:
         """Give up the bodies that have taken too long. One timer for all: most bodies are there at once."""

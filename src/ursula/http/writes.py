@@ -5,7 +5,6 @@ from typing import NamedTuple
 from ..engine.failures import Failure, OutcomeUnknown, Unavailable
 from ..model.commands import Append, Create, Delete, ForkPoint, IfMatch, Producer
 from ..model.json_messages import JsonInvalid, JsonTooLarge, split
-from ..model.limits import BODY_BYTES_HELD_MAX
 from ..model.media_type import DEFAULT, JSON, media_type_of
 from ..model.outcomes import AnyOutcome, Appended, Created, Ended, Refused
 from .errors import Problem
@@ -101,10 +100,7 @@ class AppendRequest(Exchange):
                 (),
                 record_match,
             )
-        if len(body) <= BODY_BYTES_HELD_MAX:
-            self.app.node.group_of(bucket).propose(command, self._on_outcome, len(body), unsplit)
-        else:
-            propose(self, command, self._on_outcome, len(body), unsplit)
+        propose(self, command, self._on_outcome, len(body), unsplit)
 
     def _on_outcome(self, outcome: AnyAnswer) -> None:
         if type(outcome) is not Appended:
