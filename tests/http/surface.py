@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -69,14 +68,9 @@ def feed(api: httpx.Client, bucket: str, after: str = "-1", **query: str) -> lis
 def blob_files(server: Server, bucket: str = "") -> list[Path]:
     """Every blob below the folder of the store, whole or not; of the whole ones perhaps only a bucket's."""
     cold = server.data_dir / "cold"
-    found = _files(cold / f"blobs{bucket}", cold / "tmp")
-    time.sleep(0.02)
-    return sorted(found & _files(cold / f"blobs{bucket}", cold / "tmp"))  # without what a flush is writing
-
-
-def _files(*folders: Path) -> set[Path]:
-    found = [step for folder in folders for step in os.walk(folder)]  # it does not mind what vanishes
-    return {Path(folder, name) for folder, _, names in found for name in names}
+    whole = os.walk(cold / f"blobs{bucket}")  # it does not mind what vanishes
+    paths = [Path(folder, name) for folder, _, names in whole for name in names]
+    return sorted([*paths, *(cold / "tmp").glob("*.blob")])
 
 
 def impatient_server(folder: Path, **settings: str) -> Server:

@@ -55,7 +55,7 @@ class Blobs:
     def create(self) -> "BlobWriter":
         """Begin a blob that has no name yet. Blocking."""
         with no_room():
-            return BlobWriter(self._unfinished.new_path())
+            return BlobWriter(self._unfinished.new_path("blob"))
 
     async def keep(self, writer: "BlobWriter", key: str) -> None:
         """Make what was written durable under this name; nothing is left of it if that fails."""

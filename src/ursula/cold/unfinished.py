@@ -15,11 +15,11 @@ class Unfinished:
         own = store.local_path("any")
         self._folder = scratch if own is None else own.parent / UNFINISHED
 
-    def new_path(self) -> Path:
-        """A name that is free, in a folder that is there. Blocking."""
+    def new_path(self, kind: str) -> Path:
+        """A name that is free and tells what it will be, in a folder that is there. Blocking."""
         with no_room():
             self._folder.mkdir(parents=True, exist_ok=True)
-        return self._folder / new_ulid()
+        return self._folder / f"{new_ulid()}.{kind}"
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def _encode(handed_over: list[pa.Table], place: Place, hand: Hand) -> EncodedSeg
 
 def _begin(unfinished: Unfinished, place: Place) -> SegmentWriter:
     with no_room():
-        return SegmentWriter(unfinished.new_path(), *place)
+        return SegmentWriter(unfinished.new_path("segment"), *place)
 
 
 def _write(writer: SegmentWriter, handed_over: list[pa.Table], hand: Hand) -> None:
