@@ -12,7 +12,7 @@ from tests.engine.driving import (
     running,
 )
 
-from ursula.model.commands import Append, Delete
+from ursula.model.commands import Append, Create, Delete, ForkPoint, PlainAppend
 from ursula.model.outcomes import Appended, Created, Refused
 
 
@@ -38,6 +38,38 @@ def test_a_refused_command_is_not_logged() -> None:
             ]
             await a_while()
             assert len(log.entries) == before
+
+    run(session())
+
+
+def test_a_plain_append_joins_the_next_batch_only_if_nothing_speaks_against_it() -> None:
+    async def session() -> None:
+        log = GatedLog()
+        async with running(log) as group:
+            group.hot_bytes_max = 10_000
+            await decided(group, create())
+            for command in (
+                Create("b", "closed", "text/plain", close=True),
+                Create("b", "json", "application/json"),
+                create("with a window", ttl_seconds=60),
+                create("gone"),
+                Create("b", "fork", None, fork=ForkPoint("gone", 0)),
+                Delete("b", "gone"),
+            ):
+                await decided(group, command)
+            before = len(log.entries)
+            outcomes: list[object] = []
+            for name in ("closed", "json", "with a window", "gone", "missing"):
+                plain = PlainAppend("b", name, (b"x",), "text/plain")
+                assert not group.join(plain, outcomes.append, 1), name
+            assert not group.join(PlainAppend("none", "s", (b"x",), "text/plain"), outcomes.append, 1)
+            assert not group.join(PlainAppend("b", "s", (b"x",), "text/plain"), outcomes.append, 10_001)
+            await a_while()
+            assert (outcomes, len(log.entries)) == ([], before)
+            assert group.join(PlainAppend("b", "s", (b"x",), "text/plain"), outcomes.append, 1)
+            await a_while()
+            assert codes(outcomes) == ["Appended"]
+            assert content(group) == b"x"
 
     run(session())
 

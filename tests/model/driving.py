@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable
 
-from ursula.model.commands import AnyCommand, Append, Create, ForkPoint, PublishSnapshot
+from msgspec.structs import astuple
+
+from ursula.model.commands import AnyCommand, Append, Create, ForkPoint, PlainAppend, PublishSnapshot
 from ursula.model.contents import BEGINNING
+from ursula.model.media_type import JSON
 from ursula.model.outcomes import (
     AnyOutcome,
     Appended,
@@ -18,6 +21,14 @@ from ursula.model.stream import Stream
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
+
+
+def as_proposed(command: AnyCommand) -> AnyCommand:
+    """A command as the node has it that proposed it; from the log it comes as it is given here."""
+    if not isinstance(command, Append) or len(command.messages) != 1 or command.media_type == JSON:
+        return command
+    plain = Append(command.bucket, command.stream, command.messages, command.media_type)
+    return PlainAppend(*astuple(plain)) if command == plain else command
 
 
 class Driver:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 from tests.model.clients import Clients
+from tests.model.driving import as_proposed
 from tests.model.storing import let_go, loaded
 
 from ursula.model.changes import Capture, Key
@@ -335,7 +336,7 @@ class Node:
             return
         state.begin(entry.position, entry.at)
         for index, command in enumerate(entry.commands):
-            outcome = state.apply(command, index)
+            outcome = state.apply(as_proposed(command), index)
             if outcome != entry.outcomes[index]:
                 raise Lost(f"{command} came to {outcome}, and first to {entry.outcomes[index]}")
             if isinstance(command, FlushBegin) and not world.keeps("the cut is the end of the entry"):

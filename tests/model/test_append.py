@@ -1,7 +1,8 @@
 """What becomes of an append: the order of checks, `If-Match`, `Stream-Seq`, closure."""
 
 import pytest
-from tests.model.driving import Driver
+from tests.model.driving import Driver, as_proposed
+from tests.model.rows import all_rows_of
 
 from ursula.model.commands import (
     AnyCommand,
@@ -11,10 +12,12 @@ from ursula.model.commands import (
     Delete,
     ForkPoint,
     IfMatch,
+    PlainAppend,
     Producer,
     Version,
 )
 from ursula.model.dump import dump
+from ursula.model.entry import decode, encode
 from ursula.model.outcomes import Appended, Refused
 
 NEVER = IfMatch((Version("9-9-9", 0, False),))
@@ -40,6 +43,51 @@ def test_commands_of_one_entry_are_applied_in_order(driver: Driver) -> None:
     outcomes = driver.send(*(Append("b", "s", (b"%d" % n,), "text/plain") for n in range(5)))
     assert [o.next_offset for o in outcomes if isinstance(o, Appended)] == [1, 2, 3, 4, 5]
     assert driver.content("s") == b"01234"
+
+
+SITUATIONS: dict[str, list[AnyCommand]] = {
+    "new": [Create("b", "p", "text/plain")],
+    "begun": [Create("b", "p", "text/plain", (b"one",))],
+    "several messages at once": [
+        Create("b", "p", "text/plain"),
+        Append("b", "p", (b"1", b"2"), "text/plain", counts=(1, 1)),
+    ],
+    "closed": [Create("b", "p", "text/plain", (b"one",), close=True)],
+    "of another type": [Create("b", "p", "text/html")],
+    "with a window": [Create("b", "p", "text/plain", ttl_seconds=9)],
+    "missing": [],
+    "gone": [
+        Create("b", "p", "text/plain", (b"one",)),
+        Create("b", "fork", None, fork=ForkPoint("p", 0)),
+        Delete("b", "p"),
+    ],
+}
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("bucket", ["b", "none"])
+def test_a_plain_append_comes_to_what_it_comes_to_from_the_log(situation: str, bucket: str) -> None:
+    drivers = Driver(), Driver()
+    plain = Append(bucket, "p", (b"more",), "text/plain")
+    assert type(as_proposed(plain)) is PlainAppend
+    told = []
+    for driver, command in zip(drivers, (plain, as_proposed(plain)), strict=True):
+        driver.create("s")
+        driver.send(*SITUATIONS[situation])
+        driver.now += 1
+        told.append(driver.send(command, command) + driver.send(command))
+    assert told[0] == told[1]
+    one, other = (driver.state for driver in drivers)
+    assert dump(one) == dump(other)
+    assert all_rows_of(one.buckets["b"]) == all_rows_of(other.buckets["b"])
+    assert (one.gauge.count, set(one.changes.open)) == (other.gauge.count, set(other.changes.open))
+
+
+def test_a_plain_append_is_logged_like_any_other() -> None:
+    plain = Append("b", "s", (b"x",), "text/plain")
+    entry = encode(7, 8, [as_proposed(plain)])
+    assert entry == encode(7, 8, [plain])
+    assert decode(entry).commands == [plain]
 
 
 def worst(**better: object) -> Append:

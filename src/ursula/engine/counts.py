@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
-from ..model.commands import AnyCommand, Append, Create, IngestRows
+from ..model.commands import AnyCommand, Append, Create, IngestRows, PlainAppend
 from ..tally import Tally
 
 BATCH_COMMANDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 BATCH_BYTES = tuple(float(256 * 4**step) for step in range(9))
 
 _WRITES = (Append, Create)
+_PLAIN = frozenset((PlainAppend,))
 
 
 class Counts:
@@ -27,6 +28,9 @@ class Counts:
         self.batch_commands.add(len(commands))
         self.batch_bytes.add(entry_bytes)
         self.append_bytes += body_bytes
+        if _PLAIN.issuperset(map(type, commands)):
+            self.append_messages += len(commands)
+            return
         for command in commands:
             if isinstance(command, _WRITES):
                 self.append_messages += len(command.messages)

@@ -54,6 +54,8 @@ from .watchers import Watchers
 SLICE_SECONDS = 0.005
 SOON_SECONDS = 0.001
 
+_APPENDED = frozenset((Appended,))
+
 logger = logging.getLogger(__name__)
 
 
@@ -215,6 +217,23 @@ class Group(Reading):
             self._answer(command, outcome, done)
         else:
             self._when_settled(lambda: self._decide_again(command, done, size, unsplit))
+
+    def join(self, command: Append, done: Done, size: int) -> bool:
+        """Have a plain append decided, if nothing speaks against it now; else nothing is done.
+
+        The same as `propose` does for what is as usual, and no more than that.
+        """
+        if self._stopping or not self.recovered or self._is_full(size):
+            return False
+        bucket = self.state.buckets.get(command.bucket)
+        stream = None if bucket is None else bucket.streams.get(command.stream)
+        if stream is None or stream.gone or stream.closed or stream.deadline is not None:
+            return False
+        if stream.media_type != command.media_type:
+            return False
+        self._proposed += 1
+        self._gathering.add(command, done, size)
+        return True
 
     def _ends_first(self, command: AnyCommand, done: Done, size: int, unsplit: str | None) -> bool:
         """Whether streams have expired that must end before the command, which is proposed again then."""
@@ -390,9 +409,9 @@ class Group(Reading):
 
     def _note(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
         """Take note of streams that have a deadline now, and of those that have ended."""
+        if _APPENDED.issuperset(map(type, outcomes)):
+            return
         for command, outcome in zip(commands, outcomes, strict=True):
-            if type(outcome) is Appended:
-                continue
             if isinstance(outcome, Ended):
                 self._expiry.forget(outcome.incarnation)
             elif (

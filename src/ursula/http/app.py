@@ -92,6 +92,8 @@ class App:
 
     def handle(self, watcher: Watcher, body: Future | None) -> None:
         """Answer a request, now or by a callback later. Its body may be on its way already."""
+        if body is not None and self.node.recovered and AppendRequest.at_once(self, watcher, body):
+            return
         scope = watcher.scope
         method, path = scope.method, scope.path
         is_flat = path.startswith(FLAT_PREFIX)

@@ -53,6 +53,10 @@ class Bodies:
         """Whether a body like the last one that was turned away would be turned away now."""
         return self._rejected_bytes > 0 and self.held_bytes + self._rejected_bytes > self._held_bytes_max
 
+    def has_room(self, count: int) -> bool:
+        """Whether a body of so many bytes, which is there already, can be taken."""
+        return 0 < count <= self.limit.bytes_max and self.held_bytes + count <= self._held_bytes_max
+
     def read(self, exchange: Exchange, limit: BodyLimit | None = None) -> None:
         """Have the body of a request read: `on_body` gets all of it, or the request is answered here."""
         limit = limit or self.limit

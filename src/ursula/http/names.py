@@ -42,7 +42,8 @@ def parse_stream_path(path: str) -> Target:
     """The stream that a path names."""
     if path.startswith(FLAT_PREFIX):
         return _flat(path[len(FLAT_PREFIX) :])
-    bucket, stream, *rest = path[1:].split("/")
+    bucket, _, name = path[1:].partition("/")
+    stream, *rest = name.split("/")
     if bucket in RESERVED_BUCKETS:
         raise Problem("invalid_bucket_id", f"the bucket name {bucket!r} is reserved")
     _check_text(path)

@@ -1,15 +1,16 @@
 """PUT, POST and DELETE: a request becomes a command, and its outcome an answer."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..engine.failures import Failure, OutcomeUnknown, Unavailable
-from ..model.commands import Append, Create, Delete, ForkPoint, IfMatch, Producer
+from ..model.commands import Append, Create, Delete, ForkPoint, IfMatch, PlainAppend, Producer
 from ..model.json_messages import JsonInvalid, JsonTooLarge, split
 from ..model.media_type import DEFAULT, JSON, media_type_of
 from ..model.outcomes import AnyOutcome, Appended, Created, Ended, Refused
 from .errors import Problem
 from .exchange import Exchange
 from .headers import (
+    OURS,
     parse_attributes_header,
     parse_lifetime,
     parse_producer,
@@ -18,12 +19,18 @@ from .headers import (
     wants_close,
 )
 from .large_bodies import propose
-from .names import parse_source
+from .names import parse_source, parse_stream_path
 from .reads import RECORD_EXTENSION
-from .rsgi import HeaderList
+from .rsgi import Future, HeaderList, Watcher
 from .tokens import parse_if_match, parse_number, parse_offset
 
+if TYPE_CHECKING:
+    from .app import App
+
 AnyAnswer = AnyOutcome | Failure
+
+_UNUSUAL = OURS - {"content-type"}
+"""Headers without which an append is a plain one."""
 
 
 class Conditions(NamedTuple):
@@ -44,6 +51,39 @@ class AppendRequest(Exchange):
     """POST on a stream: append, close, or both."""
 
     __slots__ = ("_conditions", "_has_body", "_media_type")
+
+    @classmethod
+    def at_once(cls, app: "App", watcher: Watcher, future: Future) -> bool:
+        """Append a small body to a stream; False, and nothing is done, if that needs a closer look.
+
+        The short way of the usual append, of which only the content type is to be known. It decides nothing
+        by itself: whatever is unusual takes the long way from its beginning.
+        """
+        scope, bodies = watcher.scope, app.bodies
+        headers = scope.headers
+        if not _UNUSUAL.isdisjoint(headers.keys()):
+            return False
+        try:
+            (content_type,) = headers.get_all("content-type")
+            media_type = media_type_of(content_type)
+            target = parse_stream_path(scope.path)
+            body = future.result()
+            messages = (body,) if media_type != JSON else split(body)
+        except Exception:  # who looks closer finds it too, and knows what to say
+            return False
+        size, bucket = len(body), target.bucket
+        if target.part or not media_type or not messages or not bodies.has_room(size):
+            return False
+        kind = PlainAppend if media_type != JSON else Append
+        command = kind(bucket, target.stream, messages, media_type)
+        request = cls(app, scope, watcher.proto, "POST", None)
+        request.target = target
+        request.unread = False
+        if not app.node.group_of(bucket).join(command, request._on_outcome, size):
+            return False
+        bodies.held_bytes += size
+        request.held_bytes = size
+        return True
 
     def begin(self) -> None:
         """Check the headers and ask for the body."""

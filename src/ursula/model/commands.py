@@ -146,6 +146,10 @@ class Append(Command, tag=3, frozen=True):
     body: Body | None = None
 
 
+class PlainAppend(Append, tag=3, frozen=True):
+    """One message that is no JSON, without any condition, and known as such. In the log it is any append."""
+
+
 class Delete(Command, tag=4, frozen=True):
     """Remove a stream; while forks still need it, only from sight."""
 

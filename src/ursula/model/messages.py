@@ -49,6 +49,18 @@ class Messages:
             self.append_ends.append(end)
         return end
 
+    def add_one(self, payload: Payload) -> int:
+        """The same for an append of one message."""
+        ends = self.ends
+        if not ends:
+            return self.add((payload,))
+        end = ends[-1] + len(payload)
+        ends.append(end)
+        self.payloads.append(payload)
+        if self.append_ends is not None:
+            self.append_ends.append(end)
+        return end
+
     def add_batch(self, payloads: Sequence[Payload], counts: tuple[int, ...]) -> int:
         """Add the messages of several appends, so many each, and return the offset after them."""
         end, first = self.end, 0
