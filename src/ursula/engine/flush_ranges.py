@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..model.journal import Journal
-from ..model.part import Part
 from ..model.stream import Stream
 from .slices import Turn
 
@@ -32,18 +31,9 @@ Parts = Sequence[tuple[str, Journal]]
 """Parts of journals, each with its bucket; those of a bucket in the order of the log."""
 
 
-async def is_large(parts: Parts) -> bool:
+def is_large(parts: Parts) -> bool:
     """Whether these rows, with all that they name, are too much to have in hand at once."""
-    size = sum(journal.held_bytes for _, journal in parts)
-    turn = Turn()
-    for _, journal in parts:
-        for first in range(0, len(journal), STEP_ROWS):
-            if size > LARGE_BYTES:
-                return True
-            payloads = journal.payloads[first : first + STEP_ROWS]
-            size += sum(len(payload) for payload in payloads if type(payload) is Part)
-            await turn.end()
-    return size > LARGE_BYTES
+    return sum(journal.held_bytes + journal.part_bytes for _, journal in parts) > LARGE_BYTES
 
 
 class Ranges:

@@ -28,6 +28,7 @@ T = TypeVar("T")
 _KIND_NAMES = pa.array(KIND_NAMES, pa.string())
 _ZERO = pa.array([0], pa.int32())
 
+Payloads = list[bytes | Part | None]
 Fetch = Callable[[Sequence[Part]], Awaitable[list[bytes]]]
 
 
@@ -54,32 +55,37 @@ async def _table(
     batches = []
     for part, step in steps:
         bucket, journal = parts[part]
-        for rows in _stretches(journal, step):
-            payloads = _picked(journal.payloads, rows)
-            if Part in map(type, payloads):
-                named = [number for number, payload in enumerate(payloads) if type(payload) is Part]
-                fetched = await fetch([payloads[number] for number in named])  # type: ignore[misc]
-                for number, payload in zip(named, fetched, strict=True):
-                    payloads[number] = payload
+        for rows, payloads in _stretches(journal, step):
+            if journal.part_bytes:
+                await _fetch_parts(payloads, fetch)
             batches.append(_batch(bucket, journal, group, rows, payloads))
             await turn.end()
     return pa.Table.from_batches(batches, schema=SEGMENT_SCHEMA)
 
 
-def _stretches(journal: Journal, rows: Sequence[int]) -> Iterator[Sequence[int]]:
+async def _fetch_parts(payloads: Payloads, fetch: Fetch) -> None:
+    """Put what is only named into its place."""
+    named = [(number, part) for number, part in enumerate(payloads) if type(part) is Part]
+    if named:
+        fetched = await fetch([part for _, part in named])
+        for (number, _), payload in zip(named, fetched, strict=True):
+            payloads[number] = payload
+
+
+def _stretches(journal: Journal, rows: Sequence[int]) -> Iterator[tuple[Sequence[int], Payloads]]:
     """The rows, so many at a time that their bytes are copied quickly; what is larger is by itself."""
     payloads = _picked(journal.payloads, rows)
     if sum(map(len, filter(None, payloads))) <= STEP_BYTES:  # type: ignore[arg-type]
-        yield rows
+        yield rows, payloads
         return
     begin = size = 0
     for number, payload in enumerate(payloads):
         more = 0 if payload is None else len(payload)
         if size + more > STEP_BYTES and number > begin:
-            yield rows[begin:number]
+            yield rows[begin:number], payloads[begin:number]
             begin, size = number, 0
         size += more
-    yield rows[begin:]
+    yield rows[begin:], payloads[begin:]
 
 
 def _picked(column: "Sequence[T]", rows: Sequence[int]) -> "list[T]":
@@ -125,7 +131,7 @@ def _batch(
     journal: Journal,
     group: int,
     rows: Sequence[int],
-    payloads: "list[bytes | Part | None]",
+    payloads: Payloads,
 ) -> pa.RecordBatch:
     count = len(rows)
     positions, ats = _of_rows(journal, rows)
@@ -170,7 +176,7 @@ def _producers(producers: "list[Producer | None]") -> list[pa.Array]:
     return [ids, *(_numbers_of(pa.int64(), array("q", column)) for column in (epochs, seqs))]
 
 
-def _payloads(payloads: "list[bytes | Part | None]", sizes: pa.Array) -> pa.Array:
+def _payloads(payloads: Payloads, sizes: pa.Array) -> pa.Array:
     """The messages, one in each row; one by itself, which may be large, is not copied."""
     ends = pa.concat_arrays([_ZERO, pc.cumulative_sum(sizes).cast(pa.int32())])
     data = payloads[0] if len(payloads) == 1 else b"".join(payloads)  # type: ignore[arg-type]

@@ -285,7 +285,7 @@ class Flusher:
             return None
         place = Place(self._group.number, cut.start, cut.position)
         turn = Turn(self._pace)
-        if await is_large(cut.parts):
+        if is_large(cut.parts):
             rows = rows_by_range(cut.parts, place.group, self._fetch, turn)
             stored = await store_bit_by_bit(self._store, self._unfinished, place, rows, self._hand)
         else:
