@@ -49,11 +49,15 @@ class Watchers:
         touched: dict[str, None] = {}
         buckets, watched = self._touched_buckets, self._by_key
         for command, outcome in zip(commands, outcomes, strict=True):
-            if type(command) is Append or not isinstance(command, StoreCommand):
+            if isinstance(command, Append):
                 buckets[command.bucket] = None
-            if type(outcome) is Appended or isinstance(outcome, Ended):
-                if outcome.incarnation in watched:
+                if type(outcome) is Appended and outcome.incarnation in watched:
                     touched[outcome.incarnation] = None
+                continue
+            if not isinstance(command, StoreCommand):
+                buckets[command.bucket] = None
+            if isinstance(outcome, Ended):
+                touched[outcome.incarnation] = None
             elif isinstance(outcome, RowsIngested):
                 touched.update(dict.fromkeys(outcome.incarnations))
         for incarnation in touched:
