@@ -1,9 +1,11 @@
 """POST: append, close, or both; plain, by a producer, or in the writer's own sequence."""
 
+import contextlib
+
 import httpx
 import pytest
 from tests.conftest import StartServer
-from tests.http.raw import ask
+from tests.http.raw import CutOff, Raw, ask
 from tests.http.wire import BINARY, CLOSED, JSON, TEXT, content, make, offset, post, producer, refused
 from tests.server import Server
 
@@ -48,6 +50,22 @@ def test_a_body_may_come_in_chunks(server: Server, api: httpx.Client, path: str)
     answer = api.post(path, headers=BINARY, content=iter([b"one", b"two", b"three" * 50_000]))
     assert answer.status_code == 204
     assert content(api, path) == b"onetwo" + b"three" * 50_000
+
+
+def test_nothing_of_a_small_body_that_is_cut_off_is_stored(
+    server: Server, api: httpx.Client, path: str
+) -> None:
+    make(api, path, TEXT)
+    head = f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: text/plain\r\nContent-Length: 30\r\n\r\n"
+    for _ in range(20):
+        with Raw(server) as raw:
+            raw.send(head.encode() + b"x" * 15)
+    with Raw(server) as raw:
+        raw.send(head.encode() + b"x" * 15).finish_sending()
+        with contextlib.suppress(CutOff, ConnectionError):
+            assert raw.answer().code == "body_incomplete"
+    post(api, path, b"whole", TEXT)
+    assert content(api, path) == b"whole"
 
 
 def test_closing_is_idempotent_and_whatever_its_content_type(api: httpx.Client, path: str) -> None:
