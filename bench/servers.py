@@ -152,10 +152,6 @@ def _bare(port: int, folder: Path) -> Sequence[str]:
     return (sys.executable, "-m", "bench.bare", str(port))
 
 
-def _bare_our_loop(port: int, folder: Path) -> Sequence[str]:
-    return (*_bare(port, folder), "--our-loop")
-
-
 def _reference_memory(port: int, folder: Path) -> Sequence[str]:
     return ("node", str(HERE / "reference.mjs"), str(port))
 
@@ -187,8 +183,7 @@ def _rust_missing() -> str | None:
 OURS = Kind("ours", "ours", _ours, ready=_OURS_READY)
 OURS_BUCKETED = replace(OURS, prefix="/bench/", bucket="bench")
 """The same server, whose streams are in one bucket, for the routes that only a bucket has."""
-BARE = Kind("bare", "bare Granian", _bare)
-BARE_OUR_LOOP = Kind("bare-our-loop", "bare, our loop", _bare_our_loop)
+BARE = Kind("bare", "bare HTTP layer", _bare)
 REFERENCE_FILE = Kind("reference-file", "reference, files", _reference_file, missing=_node_missing)
 REFERENCE_MEMORY = Kind("reference-memory", "reference, memory", _reference_memory, missing=_node_missing)
 RUST = Kind(
@@ -202,4 +197,4 @@ RUST = Kind(
     missing=_rust_missing,
     tries=3,
 )
-KINDS = (OURS, REFERENCE_FILE, REFERENCE_MEMORY, RUST, BARE, BARE_OUR_LOOP)
+KINDS = (OURS, REFERENCE_FILE, REFERENCE_MEMORY, RUST, BARE)

@@ -10,6 +10,21 @@ from ursula import config
 from ursula.config import KEYS, Address, ConfigRefused, Settings, StartRefused, load
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+URSULA_SINGLE_NODE = """\
+version = 1
+
+[server]
+node_id = 1
+listen = "127.0.0.1:4437"
+advertise = "127.0.0.1:4437"
+data_dir = "data"
+hot_payload_backend = "rocksdb"
+write_only_leader = false
+
+[cold]
+backend = "fs"
+"""
+"""The configuration in the "Run locally" chapter of the original Ursula's documentation."""
 
 
 @pytest.fixture(autouse=True)
@@ -397,6 +412,19 @@ def test_hot_payload_backend_is_ignored_with_a_warning(text: str) -> None:
         " has no effect here and is ignored; remove it"
     )
     assert len(loaded.warnings) == (2 if "hot" in text else 1)
+
+
+def test_the_single_node_configuration_of_the_original_is_accepted_whole() -> None:
+    loaded = from_toml(URSULA_SINGLE_NODE)
+    assert loaded.settings == Settings()
+    assert loaded.origins["server.write_only_leader"] == "file given.toml"
+    assert ["hot_payload_backend" in warning for warning in loaded.warnings] == [True]
+
+
+def test_write_only_leader_is_a_switch() -> None:
+    assert Settings().server.write_only_leader is False
+    assert one("server.write_only_leader", "true") is True
+    assert "expected true or false" in refusal("[server]\nwrite_only_leader = 1")
 
 
 def test_other_keys_of_storage_are_unknown() -> None:

@@ -100,6 +100,13 @@ def test_a_text_line_is_time_level_message_and_quoted_values() -> None:
     )
 
 
+def test_a_message_with_a_hostile_name_is_one_harmless_text_line() -> None:
+    stream = written(format="text")
+    logger.error("GET %s failed", "/a\x1b[2J\nfake\x9b\u202e", extra=logs.fields(path="\x9b\u202e"))
+    (line,) = stream.getvalue().split("\n")[:-1]
+    assert line.endswith('GET /a\\x1b[2J\\nfake\\x9b\\u202e failed path="\\u009b\\u202e"')
+
+
 def test_an_exception_follows_its_text_line() -> None:
     stream = written(format="text")
     try:

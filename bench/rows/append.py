@@ -6,7 +6,6 @@ from ..results import Row
 from ..rounds import WARM_UP_SECONDS, Plan
 from ..servers import (
     BARE,
-    BARE_OUR_LOOP,
     OURS,
     REFERENCE_FILE,
     REFERENCE_MEMORY,
@@ -18,7 +17,6 @@ from ..servers import (
 STREAMS = 100
 
 MEMORY_FACTOR = {64: 0.8, 256: 1.1}
-CPU_FACTOR = {64: 2.0, 256: 1.7}
 
 
 def measure(plan: Plan) -> list[Row]:
@@ -43,10 +41,9 @@ def _at(plan: Plan, connections: int) -> Row:
             cpu.add(kind.name, used * 1e6 / max(1, result.requests))
             failed.add(kind.name, result.failed)
 
-    plan.interleave(row, (REFERENCE_FILE, REFERENCE_MEMORY, RUST, OURS, BARE, BARE_OUR_LOOP), once)
+    plan.interleave(row, (REFERENCE_FILE, REFERENCE_MEMORY, RUST, OURS, BARE), once)
     row.at_least(speed, 8, REFERENCE_FILE.name, REFERENCE_FILE.label)
     row.at_least(speed, 1, RUST.name, RUST.label)
     row.at_least(speed, MEMORY_FACTOR[connections], REFERENCE_MEMORY.name, REFERENCE_MEMORY.label)
-    row.at_most(cpu, CPU_FACTOR[connections], BARE.name, BARE.label)
     row.never(failed)
     return row

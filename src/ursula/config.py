@@ -267,6 +267,9 @@ class Server:
         "Where the log is kept: file is durable, memory loses everything when the server stops.",
         "--log",
     )
+    write_only_leader: bool = key(
+        False, SWITCH, "Whether only the leader of a cluster takes writes; a single node always leads."
+    )
 
     def __post_init__(self) -> None:
         if self.advertise == Address("same-as-listen", 0):
@@ -315,13 +318,16 @@ class Http:
     long_poll: float = key("3s", DURATION, "How long a long-poll waits for new data.")
     sse_cycle: float = key("60s", DURATION, "How long an SSE connection lives before the client resumes it.")
     sse_heartbeat: float = key("15s", DURATION, "How often an idle SSE connection gets a comment.")
+    keep_alive: float = key("75s", DURATION, "How long a connection without a request is kept open.")
 
 
 @dataclass(frozen=True)
 class Cors:
     """Which web pages may use the server."""
 
-    origins: tuple[str, ...] = key(["*"], ORIGINS, "Origins whose pages may use the server; * is any.")
+    origins: tuple[str, ...] = key(
+        ["*"], ORIGINS, "Origins whose pages may use the server; * is any, but for /cluster/*."
+    )
 
 
 @dataclass(frozen=True)
@@ -335,7 +341,12 @@ class Limits:
         "256MiB", SIZE, "Most bytes of all request bodies being read or queued; beyond it 503."
     )
     sse_bytes: int = key(
-        "4MiB", SIZE, "Most bytes sent over one SSE connection before the client resumes it."
+        "256KiB", SIZE, "About how much of a stream an SSE connection is sent before its client must read."
+    )
+    unread_bytes: int = key(
+        "256MiB",
+        SIZE,
+        "Most bytes of all answers that clients have not read; beyond it the slowest clients are cut off.",
     )
     log_segment_bytes: int = key("64MiB", SIZE, "Size of a segment file of the log.")
     spool_bytes: int = key("8GiB", SIZE, "Most bytes of temporary files from which feeds are served.")

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
+from ursula.printable import printable, printable_json
+
 COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "1;31"}
 
 
@@ -68,7 +70,7 @@ class TextLine(logging.Formatter):
             f"{self._paint(name, '2')}={_one_word(value)}" for name, value in _fields_of(record).items()
         ]
         shown_level = self._paint(f"{level:<7}", COLOURS.get(level, "0"))
-        line = " ".join([self._paint(time, "2"), shown_level, record.getMessage(), *values])
+        line = " ".join([self._paint(time, "2"), shown_level, printable(record.getMessage()), *values])
         trace = _trace(self, record)
         return f"{line}\n{trace}" if trace else line
 
@@ -95,4 +97,4 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 def _one_word(value: object) -> str:
     """A value that cannot be mistaken for the next one, nor break the line."""
     text = str(value)
-    return text if re.fullmatch(r"[!#-<>-~]+", text) else json.dumps(text, ensure_ascii=False)
+    return text if re.fullmatch(r"[!#-<>-~]+", text) else printable_json(json.dumps(text, ensure_ascii=False))

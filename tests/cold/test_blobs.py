@@ -11,9 +11,10 @@ import pytest
 from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 
 from ursula.cold.blobs import Blobs, made_at
+from ursula.cold.checksum import digest_of
 from ursula.cold.fs import FsStore
 from ursula.cold.s3 import Credentials, S3Store
-from ursula.cold.store import ObjectMissing, StoreUnavailable
+from ursula.cold.store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from ursula.cold.ulid import new_ulid
 
 P = ParamSpec("P")
@@ -175,3 +176,21 @@ async def test_a_copy_that_is_larger_than_all_the_room_goes_with_its_reader(
     del reading
     await asyncio.sleep(0.01)  # who fetched it is done, too
     assert copies(tmp_path) == []
+
+
+@in_a_loop
+async def test_a_copy_that_was_damaged_is_not_handed_out_and_fetched_again(
+    tmp_path: Path, far: S3Store
+) -> None:
+    copied = Blobs(far, tmp_path)
+    key = await store(copied, "b", "0-1-0", b"right")
+    copy = await copied.file(key)
+    await copied.check(key, copy, digest_of(b"right"))
+    copy.path.write_bytes(b"wrong")
+    with pytest.raises(ObjectDamaged, match=key):
+        await copied.check(key, copy, digest_of(b"right"))
+    again = await copied.file(key)
+    await copied.check(key, again, digest_of(b"right"))
+    assert again.path.read_bytes() == b"right"
+    await copied.close()
+    await far.close()

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from tests.cold.test_restore import FORGETFUL, client, command, fill, flush
@@ -14,8 +15,9 @@ from tests.http.wire import TEXT, post
 from tests.server import Server
 from typer.testing import Result
 
+from ursula.cold.checksum import digest_of
 from ursula.cold.inspecting import examine
-from ursula.cold.state_rows import digest_of
+from ursula.cold.manifest import Generation, encode
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +149,8 @@ def test_a_group_that_is_not_there_is_told_with_those_that_are(store: Path, more
         complaint = inspect(store, "--group", wrong, *more, expect=1).stderr
         assert complaint == f"ursula: {store} has no group {wrong}: it has only group 0\n"
     begun = store / "generations" / "1.json"
-    begun.write_text(json.dumps({**json.loads(begun.read_text()), "groups": 3}))
+    generation = msgspec.json.decode(begun.read_bytes(), type=Generation)
+    begun.write_bytes(encode(msgspec.structs.replace(generation, groups=3)))
     complaint = inspect(store, "--group", "3", *more, expect=1).stderr
     assert complaint == f"ursula: {store} has no group 3: it has the groups 0 to 2\n"
 

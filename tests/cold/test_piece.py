@@ -195,6 +195,6 @@ import ursula.cold.segment, ursula.cold.piece
 ours = {name for name in sys.modules if name.startswith("ursula")}
 format = {"ursula.cold" + end for end in ("", ".schema", ".segment", ".piece")}
 assert ours == {"ursula", "ursula.crc", *format}, ours
-assert not {"obstore", "httpx", "msgspec", "granian"} & set(sys.modules)
+assert not {"obstore", "httpx", "msgspec", "httptools"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)

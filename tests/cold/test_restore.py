@@ -7,13 +7,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
+import msgspec
 import pytest
 from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 from tests.http.surface import MEBIBYTE, feed, lines_of, position_of
@@ -22,6 +24,8 @@ from tests.server import STOP_SECONDS_MAX, Server, ServerExited
 from typer.testing import CliRunner, Result
 
 from ursula.cli import app
+from ursula.cold.manifest import encode
+from ursula.engine.heartbeat import Heartbeat
 
 FORGETFUL = {"cold.flush_size": "16KiB", "cold.cache_bytes": "0"}
 BUCKET = "/shop"
@@ -223,25 +227,99 @@ def test_a_server_that_still_runs_on_the_store_stops_and_says_why(tmp_path: Path
         post(api, "/shop/text", b"two", TEXT)
         later = flush(api)
         store = str(tmp_path / "old" / "cold")
-        result = command(
-            "restore", "--from", store, "--data-dir", str(tmp_path / "new"), "--at", str(position)
-        )
+        arguments = ["restore", "--from", store, "--data-dir", str(tmp_path / "new"), "--at", str(position)]
+        complaint = command(*arguments, expect=1).stderr
+        assert f"{store} is in use: node 1 at 127.0.0.1:{old.port} on " in complaint
+        assert "--take-over" in complaint
+        assert not (tmp_path / "new").exists()
+        assert not (Path(store) / "generations" / "2.json").exists()
+        result = command(*arguments, "--take-over")
         facts = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
         assert f"position {position:020d}" in facts["as"]
-        assert "with 1 later flushes" in result.stdout
+        assert "with 1 later flush\n" in result.stdout
         start = result.stdout.splitlines()[-1].removeprefix("start it with").strip()
         assert start == (
             f"URSULA_COLD__BACKEND=fs URSULA_COLD__ROOT={store} ursula serve --data-dir {tmp_path / 'new'}"
         )
         post(api, "/shop/text", b"three", TEXT)
         assert old.process.wait(STOP_SECONDS_MAX) == 1
-        assert "ursula: the store is in generation 2, and this node in 1" in old.lines[-1]
+        assert "the store is in generation 2, and this node in 1" in old.log[-1]["message"]
         old.kill()
         with pytest.raises(ServerExited, match="is in generation 2, and this data folder in 1"):
             old.start()
     with Server(tmp_path / "new", settings={**settings, "cold.root": store}) as new, client(new) as api:
         assert read(api, "/shop/text") == b"one"
         refused(api.get("/shop", params={"offset": str(later)}), 410, "position_rewound")
+
+
+def heartbeats(store: Path) -> list[Path]:
+    return list((store / "alive").glob("*"))
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Server]:
+    """A server whose store has everything."""
+    with Server(tmp_path / "old", settings={"cold.flush_interval": "1h"}) as server, client(server) as api:
+        assert api.put("/shop").is_success
+        make(api, "/shop/text", TEXT, b"one")
+        flush(api)
+        yield server
+
+
+def restore_from(store: Path, folder: Path, *more: str, expect: int = 0) -> str:
+    """Run it; what it complained about."""
+    arguments = ["restore", "--from", str(store), "--data-dir", str(folder), *more]
+    return command(*arguments, expect=expect).stderr
+
+
+def test_a_store_is_free_as_soon_as_its_server_has_stopped(running: Server, tmp_path: Path) -> None:
+    store = tmp_path / "old" / "cold"
+    (heartbeat,) = heartbeats(store)
+    said = json.loads(heartbeat.read_text())
+    assert said["address"] == f"127.0.0.1:{running.port}"
+    assert f"127.0.0.1:{running.port}" in command("inspect", str(store)).stdout
+    (server,) = json.loads(command("inspect", str(store), "--json").stdout)["servers"]
+    assert server == {key: said[key] for key in server}
+    assert "is in use" in restore_from(store, tmp_path / "new", expect=1)
+    assert running.stop() == 0
+    assert heartbeats(store) == []
+    restore_from(store, tmp_path / "new")
+
+
+def test_a_store_is_free_when_its_server_was_killed_on_this_machine(running: Server, tmp_path: Path) -> None:
+    store = tmp_path / "old" / "cold"
+    running.kill()
+    assert len(heartbeats(store)) == 1
+    restore_from(store, tmp_path / "new")
+    settings = {"cold.root": str(store)}
+    with Server(tmp_path / "new", settings=settings) as new, client(new) as api:
+        assert read(api, "/shop/text") == b"one"
+        while len(heartbeats(store)) > 1:
+            time.sleep(0.05)
+        assert heartbeats(store)[0].name == "2-n1.json"
+
+
+def test_a_server_that_was_killed_elsewhere_counts_as_dead_when_it_was_silent_for_long(
+    running: Server, tmp_path: Path
+) -> None:
+    store = tmp_path / "old" / "cold"
+    running.kill()
+    (path,) = heartbeats(store)
+    found = msgspec.json.decode(path.read_bytes(), type=Heartbeat)
+    path.write_bytes(encode(msgspec.structs.replace(found, host="elsewhere", at=found.at + 3_600_000_000)))
+    assert "on elsewhere said so 0 s ago" in restore_from(store, tmp_path / "new", expect=1)
+    path.write_bytes(encode(msgspec.structs.replace(found, host="elsewhere")).replace(b"node", b"n0de"))
+    assert "it cannot be read" in restore_from(store, tmp_path / "new", expect=1)
+    silent = found.at - int(found.patience_seconds * 1_000_000)
+    path.write_bytes(encode(msgspec.structs.replace(found, host="elsewhere", at=silent)))
+    restore_from(store, tmp_path / "new")
+
+
+def test_a_copy_of_a_store_in_use_is_nobody_elses(running: Server, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(tmp_path / "old" / "cold", tmp_path / "copy"))
+    assert len(heartbeats(copy)) == 1
+    restore_from(copy, tmp_path / "new")
+    assert running.process.poll() is None
 
 
 def test_a_deleted_stream_is_still_known_by_the_name_it_had_before_a_restore(tmp_path: Path) -> None:
@@ -327,7 +405,7 @@ def test_the_way_past_a_damaged_manifest_is_told_and_leads_to_a_node(stored: Pat
     assert hint is not None, complaint
     report = command(*arguments, *hint.groups()).stdout
     assert before.name.partition("-")[0] in report
-    assert "with 1 later flushes" in report
+    assert "with 1 later flush\n" in report
 
 
 @pytest.mark.parametrize("verb", ["restore", "inspect"])

@@ -6,7 +6,7 @@ import pytest
 
 from ursula.engine import slices
 from ursula.engine.flush_pace import RESTS, FlushPace
-from ursula.engine.slices import LATE_SLICE_SECONDS, REST_SECONDS_MAX, SLICE_SECONDS, Turn
+from ursula.engine.slices import LATE_SLICE_SECONDS, REST_SECONDS_MAX, REST_SECONDS_MIN, SLICE_SECONDS, Turn
 from ursula.model.journal import Gauge
 
 SIZE = 1000
@@ -104,3 +104,18 @@ def test_work_that_others_wait_for_does_not_rest(clock: Clock) -> None:
     clock.now += 1.0
     turn.end_in_thread()
     assert clock.slept == [0]
+
+
+def test_others_have_a_moment_after_every_step_on_the_loop(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    turn = Turn()
+    clock.now += LATE_SLICE_SECONDS
+    asyncio.run(turn.end())
+    assert slept == [REST_SECONDS_MIN]

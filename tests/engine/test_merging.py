@@ -9,7 +9,7 @@ from tests.engine.tidying import DAY, Tidied, tidied
 
 from ursula.engine import merge_rows, neighbours
 from ursula.engine.neighbours import FULL_BYTES, next_run
-from ursula.model.commands import ForkPoint, StoredSegment
+from ursula.model.commands import DeleteBucket, ForkPoint, StoredSegment
 from ursula.model.outcomes import Refused, Undeleted
 
 
@@ -113,6 +113,53 @@ def test_a_deleted_stream_can_come_back_until_it_is_forgotten_and_then_its_rows_
     run(session())
 
 
+def test_whoever_follows_late_is_told_of_every_end_and_trim(tmp_path: Path) -> None:
+    """Appends leave the feed in the end, but never the rows that say why."""
+
+    async def session() -> None:
+        async with tidied(tmp_path) as group:
+            for name in ("deleted", "again", "trimmed"):
+                await group.create(name)
+            written = await write(group, 20, ("deleted", "again", "trimmed"))
+            late = (await group.feed())[-1][0]
+            await group.delete("deleted")
+            await group.delete("again")
+            await group.create("again", b"new")
+            await group.trim("trimmed", len(written["trimmed"]))
+            await group.create("other")
+            await write(group, 20, ("other",))  # so that the segment that has the ends is merged with others
+            await group.forget()
+            rows = await group.feed()
+            assert {row.stream for _, row in rows if row.kind == "append"} == {"again", "other"}
+            told = [(row.kind, row.stream) for position, row in rows if position > late]
+            assert [one for one in told if one[0] in ("delete", "snapshot", "trim")] == [
+                ("delete", "deleted"),
+                ("delete", "again"),
+                ("snapshot", "trimmed"),
+                ("trim", "trimmed"),
+            ]
+            await group.forget()
+            assert await group.feed() == rows, "and they stay"
+
+    run(session())
+
+
+def test_the_end_of_a_stream_goes_with_its_bucket(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with tidied(tmp_path) as group:
+            await group.create("a")
+            await write(group, 3, ("a",))
+            await group.delete("a")
+            await group.do(DeleteBucket("b"))
+            await group.create("a", b"again")
+            await group.flush()
+            await group.forget()
+            assert len(group.group.state.segments) == 1
+            assert [row.kind for _, row in await group.feed()] == ["create", "append"]
+
+    run(session())
+
+
 def test_a_segment_of_which_nothing_is_left_is_removed(tmp_path: Path) -> None:
     async def session() -> None:
         async with tidied(tmp_path) as group:
@@ -123,7 +170,7 @@ def test_a_segment_of_which_nothing_is_left_is_removed(tmp_path: Path) -> None:
             await group.flush()
             assert len(group.group.state.segments) == 4
             await group.forget()
-            assert len(group.group.state.segments) == 1
+            assert len(group.group.state.segments) == 1, "which has the end of the first one too"
             assert await group.read("a") == b"again"
             assert [row.payload for _, row in await group.feed() if row.kind == "append"] == [b"again"]
 

@@ -15,7 +15,7 @@ from ursula.cold import lineage as cold_lineage
 from ursula.cold import manifest as manifests
 from ursula.cold.fs import FsStore
 from ursula.cold.lineage import Lineage
-from ursula.cold.store import Store, StoreUnavailable
+from ursula.cold.store import Store, Stored, StoreUnavailable
 from ursula.engine.checking import check_contents
 from ursula.engine.folder import FolderRefused, NewFolder
 from ursula.engine.loading import StartRefused, load
@@ -277,6 +277,33 @@ def test_the_store_may_lie_in_the_new_folder_and_nothing_else_may(tmp_path: Path
                 await restored(FsStore(new / "cold"), new)
         with pytest.raises(FolderRefused, match="is not empty"):
             await restored(FsStore(new / "cold"), new)
+
+    run(session())
+
+
+class BusyStore(FsStore):
+    """A store to which someone else writes a manifest while its segments are looked for."""
+
+    async def list(self, prefix: str) -> list[Stored]:
+        if prefix.startswith("segments/"):
+            newest = (await manifests.find_manifests(self, 0))[0]
+            await self.put(manifests.manifest_key(0, newest.position), await self.get(newest.key))
+        return await super().list(prefix)
+
+
+def test_a_store_that_changes_while_it_is_looked_at_is_refused_unless_it_is_taken_over(
+    tmp_path: Path,
+) -> None:
+    async def session() -> None:
+        await fill(tmp_path / "old", (1, 2))
+        store = BusyStore(tmp_path / "old" / "cold")
+        with pytest.raises(RestoreRefused, match="a server has written to it just now"):
+            await restored(store, tmp_path / "new")
+        assert len(await manifests.read_generations(store)) == 1
+        assert not (tmp_path / "new").exists()
+        new = NewFolder(tmp_path / "new", None)
+        await restore(store, new, None, ignored, take_over=True)
+        new.close()
 
     run(session())
 

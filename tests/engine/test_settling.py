@@ -13,10 +13,19 @@ from ursula.engine import settling
 from ursula.engine.node import Node
 from ursula.engine.slices import Turn
 from ursula.engine.survey import HotStream, survey
-from ursula.model import stream
-from ursula.model.commands import Append, Body, Create, Delete, ForkPoint, PublishSnapshot, Undelete
+from ursula.model import bucket, rows, stream
+from ursula.model.commands import (
+    Append,
+    Body,
+    Create,
+    Delete,
+    ForkPoint,
+    PlainAppend,
+    PublishSnapshot,
+    Undelete,
+)
 from ursula.model.messages import Messages
-from ursula.model.outcomes import Ended, Page
+from ursula.model.outcomes import Appended, Ended, Page
 
 ROOM = 64 * 1024
 """Half of it may stay: two of the parts below, and not three."""
@@ -152,6 +161,58 @@ def test_a_stream_of_few_bytes_is_parked_at_once(tmp_path: Path) -> None:
             await add_part(node, b"a")
             assert "few" in group.state.buckets["b"].parked
             assert in_memory(node) == PART_BYTES
+
+    run(session())
+
+
+def test_a_stream_is_parked_as_the_row_that_was_stored_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was encoded for the store already; one that has changed since then must be encoded again."""
+    encoded: list[str] = []
+
+    def encode(found: stream.Stream) -> bytes:
+        encoded.append(found.name)
+        return rows.encode_stream(found)
+
+    monkeypatch.setattr(bucket, "encode_stream", encode)
+
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room()) as node:
+            group = node.groups[0]
+            for name in ("still", "busy"):
+                await done(group, Create("b", name, "text/plain", (b"hello",), make_bucket=True))
+            await node.flushers[0].flush()
+            await settled(node)
+            assert sorted(encoded) == ["busy", "still"], "once each"
+            await done(group, Append("b", "busy", (b" world",), "text/plain"))
+            assert await read(node, stream="still") == b"hello"
+            await node.flushers[0].flush()
+            group.settling.look_around()
+            await settled(node)
+            assert sorted(encoded) == ["busy", "busy", "still"]
+            parked = group.state.buckets["b"].parked
+            assert sorted(parked) == ["busy", "still"]
+            for name, row in parked.items():
+                assert rows.encode_stream(rows.decode_stream(name, row)) == row
+            assert rows.decode_stream("busy", parked["busy"]).tail == len(b"hello world")
+
+    run(session())
+
+
+def test_the_usual_append_needs_no_longer_way_because_its_stream_is_parked(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room()) as node:
+            group = node.groups[0]
+            await done(group, Create("b", "few", "text/plain", (b"hello",), make_bucket=True))
+            await node.flushers[0].flush()
+            await settled(node)
+            assert "few" in group.state.buckets["b"].parked
+            answers: list[object] = []
+            assert group.join(PlainAppend("b", "few", (b" world",), "text/plain"), answers.append, 6)
+            await until(lambda: bool(answers))
+            assert isinstance(answers[0], Appended)
+            assert await read(node, stream="few") == b"hello world"
 
     run(session())
 

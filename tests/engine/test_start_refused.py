@@ -4,14 +4,16 @@ import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.engine.driving import run
 from tests.engine.nodes import begin, node_on, picture, write
 
 from ursula.cold.fs import FsStore
-from ursula.engine.folder import FolderRefused
+from ursula.cold.manifest import Generation, encode
 from ursula.engine.loading import StartRefused
 from ursula.engine.node import Node
+from ursula.log.seam import LogDamaged
 
 
 def manifests(folder: Path) -> list[Path]:
@@ -80,7 +82,7 @@ def test_a_log_that_is_older_than_the_node_is_refused(tmp_path: Path) -> None:
         await filled(folder, 1)
         (folder / "applied.json").write_text("[1099511699999]")
 
-    assert "older than the node" in refused(folder, prepare, FolderRefused)
+    assert "older than the node" in refused(folder, prepare, LogDamaged)
 
 
 def test_a_log_that_is_trimmed_beyond_the_manifest_is_refused(tmp_path: Path) -> None:
@@ -134,10 +136,9 @@ def test_a_store_that_went_on_in_another_generation_is_refused(tmp_path: Path) -
 
     async def prepare() -> None:
         await filled(folder, 1)
-        first = (folder / "cold" / "generations" / "1.json").read_text()
-        (folder / "cold" / "generations" / "2.json").write_text(
-            first.replace('"generation": 1', '"generation": 2')
-        )
+        generations = folder / "cold" / "generations"
+        first = msgspec.json.decode((generations / "1.json").read_bytes(), type=Generation)
+        (generations / "2.json").write_bytes(encode(msgspec.structs.replace(first, generation=2)))
 
     text = refused(folder, prepare)
     assert "in generation 2, and this data folder in 1" in text
@@ -154,6 +155,35 @@ def test_the_manifest_before_is_used_if_the_newest_is_damaged(tmp_path: Path) ->
                 assert await picture(node) == expected
 
     run(session())
+
+
+def test_the_third_manifest_is_used_if_the_log_reaches_back_to_it(tmp_path: Path) -> None:
+    async def session() -> None:
+        folder = tmp_path / "data"
+        await filled(folder)
+        newest = manifests(folder)[-1]
+        newest.write_bytes(newest.read_bytes()[:-20])
+        async with node_on(folder) as node:
+            await write(node, 5)
+            await node.flushers[0].flush()
+            expected = await picture(node)
+        newest = manifests(folder)[-1]
+        newest.write_bytes(newest.read_bytes()[:-20])
+        async with node_on(folder) as node:
+            assert await picture(node) == expected
+
+    run(session())
+
+
+def test_a_folder_that_says_another_number_of_groups_than_its_store_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    async def prepare() -> None:
+        await filled(folder, 1)
+        identity = folder / "ursula.json"
+        identity.write_text(identity.read_text().replace('"groups":1', '"groups":3'))
+
+    assert "ursula.json of this data folder says 3" in refused(folder, prepare)
 
 
 def test_two_damaged_manifests_are_refused_by_name(tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ from tests.faults.namespace import Forbidden, Namespace
 from tests.faults.notes import note
 from tests.faults.rounds import IS_LONG
 from tests.faults.writers import BINARY
+from tests.http.raw import ask
 from tests.log.lossy_disk import LossyDisk
 from tests.server import Server, ServerExited
+from tests.waiting import wait_for
 
 from ursula.log.file import FileLog
 
@@ -118,7 +120,10 @@ def test_a_full_disk_refuses_appends_and_goes_on_when_there_is_room(
                 if answer.status != 204:
                     check_refusal(answer)
             appends.check(server)
-            assert client.ask("GET", "/readyz/local").status == 200
+            check_refusal(appends.until_full())
+            ready = client.ask("GET", "/readyz/local")
+            assert ready.status == 503
+            assert "No space left on device" in json.loads(ready.body)["reason"]
             acknowledged = len(appends.acknowledged)
 
             # Killed and started again on the full disk: it serves what there is.
@@ -128,6 +133,7 @@ def test_a_full_disk_refuses_appends_and_goes_on_when_there_is_room(
             check_refusal(appends.until_full())
 
             filler.unlink()
+            assert wait_for(lambda: ask(server, "GET", "/readyz/local").status == 200), "without any append"
             assert appends.append().status == 204, "there is room again"
             assert appends.append().status == 204
             appends.check(server)

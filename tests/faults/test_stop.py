@@ -12,6 +12,7 @@ from tests.faults.rounds import seeded
 from tests.faults.writers import BINARY, Crowd
 from tests.http.raw import Raw
 from tests.server import Server
+from tests.waiting import wait_for
 
 from ursula.http.server import STOP_SECONDS_MAX
 
@@ -188,3 +189,38 @@ def is_replaying(server: Server) -> bool:
         return False
     assert (refused.status, refused.headers["retry-after"]) == (503, "1")
     return True
+
+
+def test_a_hangup_changes_nothing_and_is_told_of(tmp_path: Path) -> None:
+    with Server(tmp_path / "data") as server:
+        client = Client(server)
+        server.process.send_signal(signal.SIGHUP)
+        assert wait_for(lambda: any("SIGHUP" in entry["message"] for entry in server.log))
+        assert client.ask("PUT", "/v1/stream/after", b"x", BINARY).status == 201
+        client.close()
+        assert server.complaints() == []
+        assert server.stop() == 0
+
+
+def test_a_node_whose_store_was_restored_elsewhere_says_so_and_stops(tmp_path: Path) -> None:
+    with Server(tmp_path / "data") as server:
+        client = Client(server)
+        assert client.ask("PUT", "/v1/stream/kept", b"x", BINARY).status == 201
+        take_over(tmp_path / "data" / "cold")
+        answer = client.ask("POST", "/cluster/flush")
+        client.close()
+        assert answer.status == 503
+        error = json.loads(answer.body)["error"]
+        assert error["code"] == "unavailable"
+        assert "generation 2" in error["message"]
+        assert server.process.wait(BODY_SECONDS_MAX) == 1
+        (complaint,) = server.complaints()
+        assert "generation 2" in complaint["message"]
+        assert not any("Traceback" in line for line in server.lines)
+
+
+def take_over(store: Path) -> None:
+    """Begin another generation, as a restore elsewhere does."""
+    generation = json.loads((store / "generations" / "1.json").read_text())
+    del generation["checksum"]  # as an older version does it
+    (store / "generations" / "2.json").write_text(json.dumps({**generation, "generation": 2}))

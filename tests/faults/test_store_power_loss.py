@@ -46,8 +46,17 @@ class Moment(NamedTuple):
 class Story:
     """What is written, what of it was acknowledged, and the power losses meanwhile."""
 
-    def __init__(self, disk: LossyFolder, left: Path, random: Random, share: float, only: str) -> None:
+    def __init__(
+        self,
+        disk: LossyFolder,
+        left: Path,
+        random: Random,
+        share: float,
+        only: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
         self.disk = disk
+        self.monkeypatch = monkeypatch
         self.sent: dict[str, bytes] = {}
         self.acknowledged: dict[str, bytes] = {}
         self.moments: list[Moment] = []
@@ -115,6 +124,8 @@ async def live(story: Story, old: Path, new: Path) -> None:
                 await flushing
         with story.stage("merge"):
             assert len(node.groups[0].state.segments) >= 3
+            story.monkeypatch.setattr(neighbours, "COUNT_MIN", 3)  # only now: the node merges by itself too
+            story.monkeypatch.setattr(neighbours, "GROWTH_MIN", 1)
             await merge(node)
             assert len(node.groups[0].state.segments) < 3
         with story.stage("collection"):
@@ -207,10 +218,8 @@ def told(tmp_path: Path, share: float = SHARE, only: str = "") -> Story:
     (tmp_path / "disk").mkdir()
     (tmp_path / "left").mkdir()
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(neighbours, "COUNT_MIN", 3)
-        monkeypatch.setattr(neighbours, "GROWTH_MIN", 1)
         disk = LossyFolder(tmp_path / "disk", monkeypatch)
-        story = Story(disk, tmp_path / "left", seeded(f"store {only}"), share, only)
+        story = Story(disk, tmp_path / "left", seeded(f"store {only}"), share, only, monkeypatch)
         run(live(story, tmp_path / "disk" / "old", tmp_path / "disk" / "new"))
         disk.close()
     return story

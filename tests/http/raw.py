@@ -3,6 +3,7 @@
 import json
 import select
 import socket
+import struct
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
@@ -39,8 +40,15 @@ class Answer(NamedTuple):
 class Raw:
     """One connection."""
 
-    def __init__(self, server: Server, timeout: float = TIMEOUT_SECONDS) -> None:
-        self._socket = socket.create_connection((server.host, server.port), timeout)
+    def __init__(
+        self, server: Server, timeout: float = TIMEOUT_SECONDS, buffer_bytes: int | None = None
+    ) -> None:
+        """`buffer_bytes`: how much the system takes for us before we read it."""
+        self._socket = socket.socket(socket.AF_INET6 if ":" in server.host else socket.AF_INET)
+        self._socket.settimeout(timeout)
+        if buffer_bytes is not None:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+        self._socket.connect((server.host, server.port))
         self._buffer = bytearray()
 
     def __enter__(self) -> Self:
@@ -53,6 +61,11 @@ class Raw:
 
     def close(self) -> None:
         """Hang up."""
+        self._socket.close()
+
+    def hang_up(self) -> None:
+        """Hang up with a reset: what is on its way is lost."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
     def finish_sending(self) -> None:
@@ -92,6 +105,10 @@ class Raw:
             assert name.lower() not in headers, f"{name} was sent twice"
             headers[name.lower()] = value.strip()
         return int(status_line.split(" ")[1]), headers
+
+    def take(self, count: int) -> bytes:
+        """Exactly so many bytes of a body."""
+        return self._exactly(count)
 
     def chunk(self) -> bytes:
         """The next chunk of a chunked body; empty at its end."""

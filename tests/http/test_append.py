@@ -209,6 +209,7 @@ def test_stream_seq_is_compared_as_bytes(api: httpx.Client, path: str) -> None:
     for seq in ("a", "B", "10"):
         answer = api.post(path, headers={**BINARY, "stream-seq": seq}, content=b"y")
         refused(answer, 409, "stream_seq_conflict")
+        assert "sequence" in answer.text
         assert answer.headers["stream-next-offset"] == offset(4)
     assert content(api, path) == b"xxxx"
     refused(api.post(path, headers={**BINARY, "stream-seq": "b" * 257}, content=b"y"), 400, "header_invalid")

@@ -78,6 +78,62 @@ def test_unknown_fields_are_dropped_and_those_inside_kept(api: httpx.Client, str
     assert get(api, stream) == {}
 
 
+IGNORED = "stream-attrs-ignored"
+
+
+def test_fields_that_are_dropped_are_named_in_the_answer(api: httpx.Client, stream: str) -> None:
+    answer = put(api, stream, {"title": "t", "tags": [1], "color": "red"})
+    assert answer.headers[IGNORED] == "tags, color"
+    assert IGNORED not in put(api, stream, SEED).headers
+    assert IGNORED not in put(api, stream, {}).headers
+    assert IGNORED not in api.get(f"{stream}/attrs").headers
+
+
+def test_fields_that_are_dropped_from_a_new_stream_are_named_too(api: httpx.Client) -> None:
+    path = f"{make_bucket(api)}/s"
+    attributes = {"stream-attrs": '{"title": "t", "color": "red"}'}
+    for status in (201, 200):
+        answer = api.put(path, headers=attributes)
+        assert answer.status_code == status
+        assert answer.headers[IGNORED] == "color"
+    assert get(api, path) == {"title": "t"}
+    assert IGNORED not in api.put(path, headers={"stream-attrs": '{"title": "t"}'}).headers
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("a b", "a%20b"),
+        ("a,b", "a%2Cb"),
+        ("100%", "100%25"),
+        ("caf\u00e9", "caf%C3%A9"),
+        ("x\r\nSet-Cookie: a=b", "x%0D%0ASet-Cookie%3A%20a%3Db"),
+        ("\x00\x1b[31m", "%00%1B%5B31m"),
+        ("+3", "%2B3"),
+        ("", '""'),
+        ("\ud800", "%3F"),
+    ],
+)
+def test_a_name_that_no_header_could_hold_is_percent_encoded(
+    server: Server, api: httpx.Client, stream: str, name: str, told: str
+) -> None:
+    body = json.dumps({name: 1, "title": "t"}).encode()
+    answer = ask(server, "PUT", f"{stream}/attrs", "Content-Type: application/json", body=body)
+    assert (answer.status, answer.headers[IGNORED]) == (204, told)
+    assert get(api, stream) == {"title": "t"}
+
+
+def test_only_so_many_names_are_told_and_the_rest_is_counted(api: httpx.Client, stream: str) -> None:
+    names = [f"name-{number:04}" for number in range(2000)]
+    told = put(api, stream, dict.fromkeys(names, 1)).headers[IGNORED]
+    assert len(told) <= 1024
+    *first, rest = told.split(", ")
+    assert first == names[: len(first)]
+    assert len(first) > 50
+    assert rest == f"+{2000 - len(first)}"
+    assert put(api, stream, {"x" * 5000: 1}).headers[IGNORED] == "+1"
+
+
 @pytest.mark.parametrize("name", ["title", "metadata"])
 def test_fields_have_their_types(api: httpx.Client, stream: str, name: str) -> None:
     put(api, stream, SEED)

@@ -108,7 +108,6 @@ def new_server_api(start_server: StartServer) -> Iterator[httpx.Client]:
 def test_a_bucket_made_on_the_fly_is_served_like_any_other(new_server_api: httpx.Client, name: str) -> None:
     api = new_server_api
     bucket = f"/{name}"
-    refused(api.get(bucket), 404, "bucket_not_found")
     refused(api.put(bucket), 400, "invalid_bucket_id")
     made = make(api, f"/v1/stream/{name}/doc", JSON, b"[1,2]")
     assert made.headers["location"].endswith(f"/v1/stream/{name}/doc")
@@ -133,7 +132,31 @@ def test_a_bucket_made_on_the_fly_is_served_like_any_other(new_server_api: httpx
     api.delete(f"{bucket}/doc")
     api.delete(f"/v1/stream/{name}/second")
     assert api.delete(bucket).status_code == 204
-    refused(api.get(bucket), 404, "bucket_not_found")
+    refused(api.get(bucket), 400, "invalid_bucket_id")
+
+
+@pytest.mark.parametrize("name", ["abc", "UPPER", "with.dot", "caf%C3%A9", "x" * 65, "%FF", "%00", "v1"])
+def test_a_name_that_no_bucket_has_or_could_be_given_is_invalid(
+    new_server_api: httpx.Client, name: str
+) -> None:
+    for method, path in [
+        ("GET", f"/{name}"),
+        ("GET", f"/{name}?offset=-1"),
+        ("GET", f"/{name}?offset=now&live=long-poll"),
+        ("GET", f"/{name}?offset=now&live=sse"),
+        ("GET", f"/{name}/streams"),
+        ("DELETE", f"/{name}"),
+    ]:
+        refused(new_server_api.request(method, path), 400, "invalid_bucket_id")
+
+
+def test_a_stream_in_such_a_bucket_is_only_missing(new_server_api: httpx.Client) -> None:
+    """The flat route can make it at any time, so readers may wait for it."""
+    refused(new_server_api.get("/UPPER/doc"), 404, "bucket_not_found")
+    make(new_server_api, "/v1/stream/UPPER/doc", TEXT, b"x")
+    assert content(new_server_api, "/UPPER/doc") == b"x"
+    new_server_api.delete("/UPPER/doc")
+    assert new_server_api.delete("/UPPER").status_code == 204
 
 
 def test_the_bucket_of_plain_names_can_be_looked_into(api: httpx.Client, path: str) -> None:

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.http.raw import ask
+from tests.http.test_bootstrap import parts_of
 from tests.http.wire import BINARY, make, post
 from tests.server import Server
 
@@ -86,3 +87,27 @@ def test_a_damaged_segment_is_named_and_nothing_else_is_affected(
     first.write_bytes(original)
     assert api.get(path).content == b"".join(parts) + b"more"
     assert api.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("size", [10, 3_000_000])
+def test_a_snapshot_with_a_flipped_bit_is_never_sent(server: Server, api: httpx.Client, size: int) -> None:
+    bucket = f"/snapshot-{size}"
+    assert api.put(bucket).status_code == 201
+    path, state = f"{bucket}/s", b"s" * size
+    make(api, path, BINARY, b"before")
+    post(api, path, b"after")
+    assert api.put(f"{path}/snapshot/6", headers=BINARY, content=state).status_code == 204
+    (blob,) = (server.data_dir / "cold" / "blobs" / bucket[1:]).glob("*/*")
+    flipped(blob)
+    for place, more in (
+        (f"{path}/snapshot/6", {}),
+        (f"{path}/snapshot/6", {"range": "bytes=0-1"}),
+        (f"{path}/bootstrap", {}),
+    ):
+        answer = api.get(place, headers=more)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "object_damaged"), place
+        assert blob.name in answer.text
+    assert api.get(path, params={"offset": "6"}).content == b"after"
+    flipped(blob)
+    assert api.get(f"{path}/snapshot/6").content == state
+    assert [part.body for part in parts_of(api.get(f"{path}/bootstrap"))] == [state, b"after"]

@@ -141,6 +141,31 @@ def test_only_configured_origins_are_let_in(start_server: StartServer, path: str
             check_common(ask(server, method, path, *line).headers, None)
 
 
+CLUSTER = [
+    "/cluster/status",
+    "/cluster/buckets",
+    "/cluster/plan?bucket=none",
+    "/cluster/nothing",
+    "/cluster/",
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+@pytest.mark.parametrize("path", CLUSTER)
+def test_the_operators_routes_are_not_for_just_any_page(server: Server, path: str, method: str) -> None:
+    for lines in (["Origin: https://a.example"], ["Origin: *"], []):
+        check_common(ask(server, method, path, *lines).headers, None)
+
+
+def test_a_page_whose_origin_is_listed_may_use_the_operators_routes(start_server: StartServer) -> None:
+    for origins in ("https://a.example", "*,https://a.example"):
+        server = start_server(cors__origins=origins)
+        for method in ("GET", "OPTIONS"):
+            answer = ask(server, method, "/cluster/status", "Origin: https://a.example")
+            check_common(answer.headers, "https://a.example")
+            check_common(ask(server, method, "/cluster/status", "Origin: https://b.example").headers, None)
+
+
 @pytest.mark.parametrize(
     ("path", "allow"),
     [
@@ -152,10 +177,17 @@ def test_only_configured_origins_are_let_in(start_server: StartServer, path: str
     ],
 )
 def test_a_method_that_is_not_possible_is_told_what_is(server: Server, path: str, allow: set[str]) -> None:
-    for method in ("PATCH", "TRACE", "PROPFIND", "get", "X"):
+    for method in ("PATCH", "TRACE", "PROPFIND"):
         answer = ask(server, method, path)
         assert (answer.status, answer.code) == (405, "method_not_allowed")
         assert words(answer.headers["allow"]) == allow
+
+
+@pytest.mark.parametrize("method", ["get", "X", "METHOD"])
+def test_a_method_that_does_not_exist_is_not_implemented(server: Server, method: str) -> None:
+    answer = ask(server, method, "/healthz")
+    assert (answer.status, answer.code) == (501, "method_unknown")
+    check_common(answer.headers, "*")
 
 
 @pytest.mark.parametrize("path", ["/", "/cluster", "/cluster/nothing", "/admin"])

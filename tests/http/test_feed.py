@@ -494,7 +494,7 @@ def test_events_end_with_their_bucket(server: Server, api: httpx.Client) -> None
 @pytest.fixture(scope="module")
 def cycling(start_server: StartServer) -> Server:
     """A server whose SSE connections end after a fraction of a second."""
-    return start_server(http__sse_cycle="0.3s", http__sse_heartbeat="0.1s", limits__sse_bytes="64KiB")
+    return start_server(http__sse_cycle="0.15s", http__sse_heartbeat="0.1s", limits__sse_bytes="64KiB")
 
 
 class Writers:
@@ -548,7 +548,7 @@ def test_a_follower_over_many_connections_gets_each_line_once(cycling: Server) -
         bucket = make_bucket(api)
     found: list[Line] = []
     position, cycles = "-1", 0
-    with Writers(cycling, bucket, 3, 150) as writers:
+    with Writers(cycling, bucket, 3, 400) as writers:
         while True:
             last = not writers.running
             lines = [f"Last-Event-ID: {position}"] if cycles else []

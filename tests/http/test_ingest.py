@@ -278,6 +278,29 @@ def test_bad_requests_change_nothing(api: httpx.Client, bucket: str) -> None:
     done(ingest(api, bucket, 1, [good]), 1)
 
 
+def test_a_staged_object_with_a_flipped_bit_is_not_appended(killable: Server) -> None:
+    with httpx.Client(base_url=killable.url, timeout=60) as api:
+        api.put("/flipped").raise_for_status()
+        staged = stage(api, "flipped", [("a", b"the right bytes")])
+        path = killable.data_dir / "cold" / staged
+        original = path.read_bytes()
+        path.write_bytes(original.replace(b"the right", b"the rigjt"))
+        refused(ingest(api, "flipped", 1, [staged]), 500, "object_damaged")
+        assert api.head("/flipped/a").status_code == 404
+        path.write_bytes(original)
+        done(ingest(api, "flipped", 1, [staged]), 1)
+        assert content(api, "/flipped/a") == b"the right bytes"
+
+
+def test_an_object_that_was_staged_by_an_earlier_version_is_taken(
+    server: Server, api: httpx.Client, bucket: str
+) -> None:
+    staged = stage(api, bucket, [("a", b"1")])
+    old = f"staging/{bucket}/{staged.rpartition('-')[2]}"
+    (server.data_dir / "cold" / staged).rename(server.data_dir / "cold" / old)
+    done(ingest(api, bucket, 1, [old]), 1)
+
+
 def test_a_bucket_that_is_made_again_knows_nothing_of_the_old_one(api: httpx.Client, bucket: str) -> None:
     one = stage(api, bucket, [("a", b"1")])
     done(ingest(api, bucket, 9, [one]), 1)

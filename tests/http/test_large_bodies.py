@@ -357,7 +357,24 @@ def test_a_store_that_does_not_take_it_is_told_and_nothing_is_changed(start_serv
         assert api.post(f"{bucket}/s", headers=BINARY | producer(0), content=body).status_code == 200
 
 
-@pytest.mark.parametrize("damage", ["lost", "short"])
+def spoil(blob: Path, damage: str) -> None:
+    """Damage a body in the store."""
+    data = bytearray(blob.read_bytes())
+    data[MEBIBYTE + 7] ^= 32
+    if damage == "lost":
+        blob.unlink()
+    else:
+        blob.write_bytes(data if damage == "flipped" else data[:-1])
+
+
+def refused_flush(api: httpx.Client) -> str:
+    """Why a flush cannot be done."""
+    answer = api.post("/cluster/flush")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
+    return str(answer.json()["error"]["message"])
+
+
+@pytest.mark.parametrize("damage", ["lost", "short", "flipped"])
 def test_a_body_that_is_damaged_before_it_is_flushed_is_named(start_server: StartServer, damage: str) -> None:
     server = start_server(cold__cache_bytes="0", cold__flush_interval="1h")
     with httpx.Client(base_url=server.url, timeout=60) as api:
@@ -366,11 +383,11 @@ def test_a_body_that_is_damaged_before_it_is_flushed_is_named(start_server: Star
         post(api, f"{bucket}/s", noise(2 * MEBIBYTE))
         (blob,) = blob_files(server, bucket)
         kept = blob.read_bytes()
-        if damage == "lost":
-            blob.unlink()
-        else:
-            blob.write_bytes(kept[:-1])
-        for path in (f"{bucket}/s?max_bytes=16777216", f"{bucket}?offset=-1", f"{bucket}/s/bootstrap"):
+        spoil(blob, damage)
+        paths = [f"{bucket}/s?max_bytes=16777216", f"{bucket}?offset=-1", f"{bucket}/s/bootstrap"]
+        if damage != "short":
+            paths.append(f"{bucket}/s?offset={5 + MEBIBYTE}&max_bytes=1000")
+        for path in paths:
             answer = api.get(path)
             assert answer.status_code == 500, answer
             error = answer.json()["error"]
@@ -379,6 +396,12 @@ def test_a_body_that_is_damaged_before_it_is_flushed_is_named(start_server: Star
         assert api.get(f"{bucket}/s", params={"max_bytes": "5"}).content == b"small"
         make(api, f"{bucket}/other", body=b"unaffected")
         assert content(api, f"{bucket}/other") == b"unaffected"
+        assert blob.name in refused_flush(api)
+        assert list((server.data_dir / "cold").rglob("*.parquet")) == []
+        assert blob.name in api.get("/cluster/hot-cold-stats").json()["flush_problem"]
+        assert scrape(api).value("ursula_cold_flush_failures_total", group="0") >= 1
+        (told,) = [entry for entry in server.complaints() if "cannot be flushed" in entry["message"]]
+        assert blob.name in told["message"]
         blob.parent.mkdir(parents=True, exist_ok=True)
         blob.write_bytes(kept)
         flush(api)

@@ -83,7 +83,6 @@ def test_a_read_begins_at_any_offset(api: httpx.Client, path: str, text: str, ex
         "offset=-2",
         "offset=1.0",
         "offset=%D9%A3",
-        "offset=٣",
         "offset=000000000000000000001",
         "offset=0%0A",
         "offset=%0A0",

@@ -3,7 +3,7 @@
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -13,6 +13,7 @@ from tests.http.raw import Answer, CutOff, Raw, ask
 from tests.http.surface import MEBIBYTE, blob_files, impatient_server, make_bucket, position_of
 from tests.http.wire import BINARY, CLOSED, JSON, TEXT, content, make, offset, post, refused
 from tests.server import Server
+from tests.waiting import wait_for
 
 LIMIT = 128 * MEBIBYTE
 
@@ -47,15 +48,6 @@ def publish(
 
 def digest(body: bytes) -> str:
     return f"sha256:{hashlib.sha256(body).hexdigest()}"
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
-    give_up_at = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > give_up_at:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_a_snapshot_is_published_and_read_back(api: httpx.Client, stream: str) -> None:
@@ -449,12 +441,12 @@ def test_a_stream_that_ends_during_the_upload_has_no_snapshot(
     before = blob_files(lone)
     stream = make_stream(near)
     with Raw(lone) as raw:
-        raw.ask("PUT", f"{stream}/snapshot/8", "Content-Length: 6").send(b"abc")
+        raw.ask("PUT", f"{stream}/snapshot/8", "Content-Length: 40000").send(b"x" * 20_000)
         time.sleep(0.1)
         near.delete(stream)
         if again:
             make(near, stream, BINARY, b"12345678")
-        answer = raw.send(b"def").answer()
+        answer = raw.send(b"x" * 20_000).answer()
         assert (answer.status, answer.code) == (404, "stream_not_found")
     assert wait_for(lambda: blob_files(lone) == before)
     if again:

@@ -137,3 +137,13 @@ def test_ipv6_is_served(tmp_path: Path, path: str) -> None:
         made = ask(server, "PUT", path, body=b"x")
         assert made.status == 201
         assert server.host == "::1"
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_single_node_takes_writes_whatever_write_only_leader_says(
+    start_server: StartServer, path: str, value: str
+) -> None:
+    server = start_server(server__write_only_leader=value)
+    assert ask(server, "PUT", path, body=b"mine").status == 201
+    assert ask(server, "GET", path).body == b"mine"
+    assert server.complaints() == []

@@ -18,10 +18,19 @@ def quick_server(start_server: StartServer) -> Server:
 
 @pytest.mark.parametrize("package", ["client", "state"])
 def test_the_official_package_works_with_the_server(quick_server: Server, package: str) -> None:
-    if not (FOLDER / "node_modules" / "@durable-streams" / package).is_dir():
+    run_script(f"{package}.mjs", quick_server)
+
+
+def test_the_official_client_follows_a_stream_that_is_written_fast(start_server: StartServer) -> None:
+    run_script("throughput.mjs", start_server())
+
+
+def run_script(script: str, server: Server) -> None:
+    """Run a script of node's test runner against a server."""
+    if not (FOLDER / "node_modules" / "@durable-streams" / "client").is_dir():
         pytest.fail("the official packages are not installed, type: make node")
     process = subprocess.Popen(
-        ["node", "--test-reporter=spec", f"{package}.mjs", quick_server.url],
+        ["node", "--test-reporter=spec", script, server.url],
         cwd=FOLDER,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -34,4 +43,4 @@ def test_the_official_package_works_with_the_server(quick_server: Server, packag
         process.kill()
         output, _ = process.communicate()
     assert process.returncode == 0, output
-    assert quick_server.complaints() == []
+    assert server.complaints() == []

@@ -40,6 +40,11 @@ CONDITION = IfMatch((Version("0-1-0", 7, True), Version("0-2-0", 2**40, False)),
 SEGMENT = StoredSegment(3, 9, "segments/x", 4, 2**40, 5, 6, 2**32 - 1, "sha256:aa")
 STATE = StoredState("state/y", True, 7, 8, "sha256:bb")
 
+
+def has_body(command: AnyCommand) -> bool:
+    return isinstance(command, Append | Create) and command.body is not None
+
+
 FIRST_FORM: list[tuple[AnyCommand, str]] = [
     (CreateBucket("b"), "94010506919201a162"),
     (Create("b", "s", None), "94010506919e02a162a173c090c2c0c0c2c0c0c0c0c0"),
@@ -232,7 +237,20 @@ FOURTH_FORM: list[tuple[AnyCommand, str]] = [
 ]
 """What version 4 writes."""
 
-COMMANDS = [command for command, _ in FIRST_FORM + SECOND_FORM + THIRD_FORM + FOURTH_FORM]
+FIFTH_FORM: list[tuple[AnyCommand, str]] = [
+    *((command, "9405" + written[4:]) for command, written in FOURTH_FORM if not has_body(command)),
+    (
+        Create("b", "s", "text/plain", body=Body("b/new/x", (1, 2**31), 6, (7, 2**32 - 1))),
+        "9405050691dc001102a162a173aa746578742f706c61696e90c2c0c0c2c0c0c0c0c0c0c094a7622f6e65772f789201ce80000000069207ceffffffff",
+    ),
+    (
+        Append("b", "s", (), "text/plain", body=Body("b/0-1-0/x", (2**21,), 6, (7,) * 8)),
+        "94050506919d03a162a17390aa746578742f706c61696ec2c0c0c0c090c094a9622f302d312d302f7891ce0020000006980707070707070707",
+    ),
+]
+"""What version 5 writes: the checksums of a large body are new."""
+
+COMMANDS = [command for command, _ in FIRST_FORM + SECOND_FORM + THIRD_FORM + FOURTH_FORM + FIFTH_FORM]
 
 
 def raw(*items: object) -> bytes:
@@ -246,7 +264,7 @@ def test_what_was_written_is_what_is_read() -> None:
     assert batch.commands == COMMANDS
 
 
-@pytest.mark.parametrize(("command", "written"), FOURTH_FORM)
+@pytest.mark.parametrize(("command", "written"), FIFTH_FORM)
 def test_the_bytes_of_an_entry_stay_what_they_are(command: AnyCommand, written: str) -> None:
     """These bytes are in logs on disks: if this fails, a new version is needed."""
     assert encode(5, 6, [command]).hex() == written
@@ -268,8 +286,13 @@ def test_what_version_3_wrote_is_still_read(command: AnyCommand, written: str) -
     assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
 
 
+@pytest.mark.parametrize(("command", "written"), FOURTH_FORM)
+def test_what_version_4_wrote_is_still_read(command: AnyCommand, written: str) -> None:
+    assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
+
+
 def test_every_command_has_bytes_here() -> None:
-    assert {type(command) for command, _ in FOURTH_FORM} == set(get_args(AnyCommand))
+    assert {type(command) for command, _ in FIFTH_FORM} == set(get_args(AnyCommand))
 
 
 def test_a_command_may_gain_fields_at_its_end() -> None:
@@ -280,15 +303,15 @@ def test_a_command_may_gain_fields_at_its_end() -> None:
 @pytest.mark.parametrize(
     ("payload", "theirs"),
     [
-        (raw(ENTRY_VERSION, 5, 6, [[99, "b"]]), "version 4"),
-        (raw(ENTRY_VERSION, 5, 6, [[1, "b", "a field from the future"]]), "version 4"),
-        (raw(ENTRY_VERSION, 5, 6, [[3, "b", "s", [b"x"], None, False, ["p", 0, 0, "more"]]]), "version 4"),
-        (raw(ENTRY_VERSION, 5, 6, [[1]]), "version 4"),
-        (raw(ENTRY_VERSION, 5, 6, [[1, 7]]), "version 4"),
+        (raw(ENTRY_VERSION, 5, 6, [[99, "b"]]), "version 5"),
+        (raw(ENTRY_VERSION, 5, 6, [[1, "b", "a field from the future"]]), "version 5"),
+        (raw(ENTRY_VERSION, 5, 6, [[3, "b", "s", [b"x"], None, False, ["p", 0, 0, "more"]]]), "version 5"),
+        (raw(ENTRY_VERSION, 5, 6, [[1]]), "version 5"),
+        (raw(ENTRY_VERSION, 5, 6, [[1, 7]]), "version 5"),
         (b"\x94\x01\x05\x06\x91\x92\x01\xa1\xff", "version 1"),
-        (raw(ENTRY_VERSION + 1, 5, 6, []), "version 5"),
-        (raw(ENTRY_VERSION + 1, 5, 6, [], "more"), "version 5"),
-        (raw(ENTRY_VERSION + 1, {"at": 6}), "version 5"),
+        (raw(ENTRY_VERSION + 1, 5, 6, []), "version 6"),
+        (raw(ENTRY_VERSION + 1, 5, 6, [], "more"), "version 6"),
+        (raw(ENTRY_VERSION + 1, {"at": 6}), "version 6"),
         (raw(0, 5, 6, []), "version 0"),
         (raw("two", 5, 6, []), "no version that can be read"),
         (raw(), "no version that can be read"),

@@ -12,7 +12,7 @@ from ursula.model.contents import BEGINNING
 from ursula.model.dump import dump
 from ursula.model.held import FeedNotHeld, NotHeld
 from ursula.model.outcomes import Appended, FeedPage
-from ursula.model.part import Part, parts_of
+from ursula.model.part import Blocks, Part, parts_of
 from ursula.model.state import REFS_MAX, State
 
 Log = list[tuple[int, int, list[AnyCommand]]]
@@ -33,7 +33,11 @@ def test_a_part_is_measured_and_cut_like_bytes() -> None:
     assert part[2:] == Part("blob", 12, 15)
     assert part[:2] == Part("blob", 10, 12)
     assert len(part[4:2]) == 0
-    assert parts_of("blob", (2, 3)) == (Part("blob", 0, 2), Part("blob", 2, 5))
+    assert parts_of(Body("blob", (2, 3), 0)) == (Part("blob", 0, 2), Part("blob", 2, 5))
+    blocks = Blocks(5, (7,))
+    checked = parts_of(Body("blob", (2, 3), 0, (7,)))
+    assert checked == (Part("blob", 0, 2, blocks), Part("blob", 2, 5, blocks))
+    assert checked[1][1:2] == Part("blob", 3, 4, blocks)
 
 
 @given(st.binary(max_size=12), st.integers(-2, 14), st.integers(-2, 14))

@@ -7,13 +7,15 @@ decided by the log, which names it.
 import asyncio
 import hashlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from ..crc import crc32
 from .cache import Cache
+from .checksum import digest_of
 from .manifest import not_what_it_was
-from .store import Store
+from .store import ObjectDamaged, ObjectMissing, Store
 from .ulid import milliseconds_of, new_ulid
 from .unfinished import Unfinished, no_room
 
@@ -22,6 +24,10 @@ COPIES_BYTES_MAX = 1 << 30
 
 WRITE_BYTES = 1024 * 1024
 """So much of small pieces is gathered before it goes to a file."""
+
+BLOCK_BYTES = 256 * 1024
+"""A large body has a checksum for each so many bytes, so that a part of it can be checked without the rest.
+The log has these checksums, so this never changes."""
 
 _NAME_CHARACTERS_MAX = 200
 
@@ -65,13 +71,16 @@ class Blobs:
             await asyncio.to_thread(writer.discard)  # it is elsewhere now, or not wanted
         await self._check_place(key)
 
-    async def put(self, key: str, pieces: Sequence[bytes]) -> None:
-        """Store these bytes in a row under this name."""
+    async def put(self, key: str, pieces: Sequence[bytes]) -> tuple[int, ...]:
+        """Store these bytes in a row under this name; returns the checksums of their blocks."""
+        checksums = BlockChecksums()
         if len(pieces) == 1:
+            await asyncio.to_thread(checksums.add, pieces[0])
             await self._store.put(_object(key), pieces[0])
             await self._check_place(key)
         else:
-            await self.keep(await asyncio.to_thread(self._write, pieces), key)
+            await self.keep(await asyncio.to_thread(self._write, pieces, checksums), key)
+        return checksums.finish()
 
     async def size(self, key: str) -> int:
         """How many bytes a blob has."""
@@ -89,12 +98,36 @@ class Blobs:
 
         return await self._copies.get(key, load)
 
-    async def read(self, key: str) -> bytes:
-        """All of a blob."""
+    async def check(self, key: str, blob: "BlobFile", digest: str) -> None:
+        """ObjectDamaged if the bytes of a blob are not those that had this digest.
+
+        All of it is read, each time: what was right before may have been damaged since.
+        """
+        try:
+            is_right = await asyncio.to_thread(blob.digest) == digest
+        except FileNotFoundError:
+            raise ObjectMissing(_object(key)) from None
+        except OSError as error:
+            raise ObjectDamaged(_object(key), f"it cannot be read: {error.strerror}") from None
+        if not is_right:
+            raise self._other_digest(key, blob.size)
+
+    async def read(self, key: str, digest: str) -> bytes:
+        """All of a blob; ObjectDamaged if its bytes are not those that had this digest."""
         if self._store.local_path(_object(key)) is not None:
-            return await self._store.get(_object(key))
-        copy = await self.file(key)
-        return await asyncio.to_thread(copy.path.read_bytes)
+            data = await self._store.get(_object(key))
+        else:
+            copy = await self.file(key)
+            data = await asyncio.to_thread(copy.path.read_bytes)
+        if await asyncio.to_thread(digest_of, data) != digest:
+            raise self._other_digest(key, len(data))
+        return data
+
+    def _other_digest(self, key: str, size: int) -> ObjectDamaged:
+        self._copies.forget(key)  # perhaps only the copy is damaged
+        return ObjectDamaged(
+            _object(key), f"its {size} bytes have another digest than those that were stored"
+        )
 
     async def remove(self, key: str) -> None:
         """Forget a blob."""
@@ -118,22 +151,59 @@ class Blobs:
         await self._store.get_file(_object(key), path)
         return BlobFile(path, path.stat().st_size, is_copy=True)
 
-    def _write(self, pieces: Sequence[bytes]) -> "BlobWriter":
+    def _write(self, pieces: Sequence[bytes], checksums: "BlockChecksums") -> "BlobWriter":
         writer = self.create()
         try:
-            gathered: list[bytes] = []
-            size = 0
-            for piece in pieces:
-                gathered.append(piece)
-                size += len(piece)
-                if size >= WRITE_BYTES:
-                    writer.write(b"".join(gathered))
-                    gathered, size = [], 0
-            writer.write(b"".join(gathered))
+            for data in _gathered(pieces):
+                checksums.add(data)
+                writer.write(data)
         except BaseException:
             writer.discard()
             raise
         return writer
+
+
+def _gathered(pieces: Sequence[bytes]) -> Iterator[bytes]:
+    """Small pieces joined to larger ones."""
+    some: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        some.append(piece)
+        size += len(piece)
+        if size >= WRITE_BYTES:
+            yield b"".join(some)
+            some, size = [], 0
+    yield b"".join(some)
+
+
+class BlockChecksums:
+    """The CRC-32 of each block of some bytes, which come bit by bit. Blocking: for threads."""
+
+    def __init__(self) -> None:
+        self._done: list[int] = []
+        self._current = 0
+        self._room = BLOCK_BYTES
+
+    def add(self, data: bytes | memoryview) -> None:
+        """The next bytes."""
+        view = memoryview(data)
+        while view:
+            some = view[: self._room]
+            self._current = crc32(some, self._current)
+            self._room -= len(some)
+            view = view[len(some) :]
+            if not self._room:
+                self._end_block()
+
+    def finish(self) -> tuple[int, ...]:
+        """One for each block, when all bytes have come; the last block may be shorter."""
+        if self._room < BLOCK_BYTES:
+            self._end_block()
+        return tuple(self._done)
+
+    def _end_block(self) -> None:
+        self._done.append(self._current)
+        self._current, self._room = 0, BLOCK_BYTES
 
 
 class BlobFile:
@@ -142,9 +212,13 @@ class BlobFile:
     def __init__(self, path: Path, size: int, is_copy: bool = False) -> None:
         self.path = path
         self.size = size
-        self.is_copy = is_copy
         if is_copy:
             weakref.finalize(self, path.unlink, missing_ok=True)
+
+    def digest(self) -> str:
+        """What tells its bytes from all others. Blocking: for a thread."""
+        with self.path.open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 class BlobWriter:

@@ -65,6 +65,12 @@ class Cache:
             self._spent.pop(key, None)
             self._spent[key] = None
 
+    def forget(self, key: Hashable) -> None:
+        """Let go of an item that turned out to be of no use."""
+        if (held := self._held.pop(key, None)) is not None:
+            self._spent.pop(key, None)
+            self.held_bytes -= held[1]
+
     def lend(self, key: Hashable, size: int, give_back: Callable[[], None]) -> None:
         """Count something that is kept elsewhere like an item; `give_back` is called when it must go."""
         self._lent[key] = give_back

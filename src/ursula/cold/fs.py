@@ -272,8 +272,12 @@ def _given(written: Path, path: Path, give: Callable[[Path, Path], None]) -> boo
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         give(written, path)
-    except (FileNotFoundError, FileExistsError):
-        if path.parent.exists() or not written.exists():
+    except FileNotFoundError:  # the folder was removed; it may be there again by now
+        if not written.exists():
+            raise
+        return False
+    except FileExistsError:
+        if path.parent.exists():
             raise
         return False
     return True

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .checksum import digest_of
 from .segment import Footer, decode_row_group
-from .state_rows import digest_of
 
 _NAMES = ("bucket", "stream", "incarnation")
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)

@@ -1,9 +1,11 @@
 """Staged objects: rows of a bulk write as an Arrow stream, written once, waiting to be ingested.
 
 Columns: `stream` (text), `value` (bytes or text), and perhaps `content_type` (text, where null means: not
-said). They lie at `staging/{bucket}/{ulid}.arrow`.
+said). They lie at `staging/{bucket}/{digest}-{ulid}.arrow`, where the digest is the beginning of the SHA-256
+of the object; those of earlier versions have only the ULID.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,16 +20,20 @@ STAGED_BYTES_MAX = 256 * 1024 * 1024
 _SCHEMA = pa.schema(
     [("stream", pa.large_string()), ("value", pa.large_binary()), ("content_type", pa.large_string())]
 )
-_KEY = re.compile(r"staging/(?P<bucket>[^/]+)/(?P<ulid>[0-9A-Z]{26})\.arrow")
+DIGEST_CHARACTERS = 16
+_KEY = re.compile(
+    rf"staging/(?P<bucket>[^/]+)/((?P<digest>[0-9a-f]{{{DIGEST_CHARACTERS}}})-)?(?P<ulid>[0-9A-Z]{{26}})\.arrow"
+)
 
 
 class StagedInvalid(ValueError):
-    """It is no Arrow stream with these columns; the text says what is wrong."""
+    """It is not what was staged, or no Arrow stream with these columns; the text says what is wrong."""
 
 
-def new_key(bucket: str) -> str:
-    """A name that no other staged object has."""
-    return f"staging/{quote(bucket, safe='')}/{new_ulid()}.arrow"
+def new_key(bucket: str, digest: str) -> str:
+    """A name that no other staged object has, for one whose digest is `sha256:` and so on."""
+    beginning = digest.removeprefix("sha256:")[:DIGEST_CHARACTERS]
+    return f"staging/{quote(bucket, safe='')}/{beginning}-{new_ulid()}.arrow"
 
 
 def staged_at(key: str, bucket: str) -> int | None:
@@ -36,6 +42,16 @@ def staged_at(key: str, bucket: str) -> int | None:
     if found is None or found["bucket"] != quote(bucket, safe="") or not is_ulid(found["ulid"]):
         return None
     return milliseconds_of(found["ulid"]) * 1000
+
+
+def check_digest(key: str, path: Path) -> None:
+    """StagedInvalid if the bytes of an object are not those that its name was made for. Blocking."""
+    found = _KEY.fullmatch(key)
+    if found is None or found["digest"] is None:
+        return
+    with path.open("rb") as file:
+        if not hashlib.file_digest(file, "sha256").hexdigest().startswith(found["digest"]):
+            raise StagedInvalid("its digest is another than the one in its name")
 
 
 def open_staged(path: Path) -> Iterator[pa.RecordBatch]:

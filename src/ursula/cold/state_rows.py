@@ -5,13 +5,14 @@ object is in `bucket`), `row` its bytes, null if it is gone. The group's own row
 the bytes of a row are is written in `ursula.model`; this is where they are kept.
 """
 
-import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from .checksum import digest_of
 
 FORMAT = 1
 KINDS = ("group", "bucket", "stream", "segment", "replaced", "grave", "ingest")
@@ -79,11 +80,6 @@ def encode_state(batches: Sequence[pa.RecordBatch]) -> EncodedState:
         writer.add_key_value_metadata({"ursula.format": str(FORMAT)})
     data = sink.getvalue()
     return EncodedState(data, table.num_rows, digest_of(data))
-
-
-def digest_of(data: "bytes | pa.Buffer") -> str:
-    """What tells an object's bytes from all others."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def read_state(data: bytes, digest: str | None) -> Iterator[list[StateRow]]:

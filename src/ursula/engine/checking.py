@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from ..cold.checksum import digest_of
 from ..cold.inspecting import Range, SegmentReport, examine
 from ..cold.manifest import Manifest
-from ..cold.state_rows import digest_of
 from ..cold.store import ObjectDamaged, ObjectMissing, Store
 from ..model.commands import StoredSegment
 from ..model.rows import StreamRow, read_row

@@ -120,6 +120,9 @@ class Flusher:
                     await self.flush()
                 elif self._live_late:
                     await self._write_live()
+            except Superseded as error:
+                self._refuse_waiting(error)
+                raise
             except (StoreFailed, FlushFailed) as error:
                 failures += 1
                 self._note_failure(error)
@@ -133,10 +136,14 @@ class Flusher:
         if self.problem != str(error):
             logger.error("what is in memory cannot be flushed: %s", error)
         self.problem = str(error)
+        self._refuse_waiting(StoreUnavailable(str(error)))
+
+    def _refuse_waiting(self, error: Exception) -> None:
+        """Tell those who asked for a flush why there is none."""
         waiting, self._wanted = self._wanted, []
         for future in waiting:
             if not future.done():
-                future.set_exception(StoreUnavailable(str(error)))
+                future.set_exception(error)
 
     async def request(self) -> int:
         """Flush now; returns the position up to which everything is stored, when its manifest is written."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..cold.checksum import has_checksum, with_checksum
 from ..cold.durable import sync_folder
 
 FORMAT = 1
@@ -29,6 +30,12 @@ class Identity(msgspec.Struct, frozen=True):
     cluster: str
     generation: int
     groups: int
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What `applied.json` says: how far each group had come."""
+
+    positions: list[int]
 
 
 class DataFolder:
@@ -55,21 +62,21 @@ class DataFolder:
             self._applied = positions
             temporary = self.path / "applied.json.new"
             with suppress(OSError):  # what matters of it is in the log
-                temporary.write_bytes(msgspec.json.encode(positions) + b"\n")
+                note = msgspec.json.format(msgspec.json.encode(Applied(positions)), indent=1) + b"\n"
+                temporary.write_bytes(with_checksum(note))
                 temporary.rename(self.path / "applied.json")
 
-    def check_applied(self, group: int, tail: int) -> None:
-        """Refuse a log that ends before what was applied from it."""
+    def applied(self, group: int) -> int:
+        """How far a group had come when that was last noted; 0 if nobody knows."""
         try:
-            positions = msgspec.json.decode((self.path / "applied.json").read_bytes(), type=list[int])
-        except (OSError, msgspec.MsgspecError):
-            return  # it is written without syncing, so a power loss may leave anything
-        if group < len(positions) and positions[group] > tail:
-            raise FolderRefused(
-                f"the log in {self.log_path(group)} ends at position {tail}, and this node had applied "
-                f"{positions[group]}: the log is older than the node. Put the newer one back, or make a new "
-                "node from the store with `ursula restore`"
-            )
+            note = (self.path / "applied.json").read_bytes()
+            if has_checksum(note):
+                positions = msgspec.json.decode(note, type=Applied).positions
+            else:
+                positions = msgspec.json.decode(note, type=list[int])  # as earlier versions wrote it
+        except (OSError, ValueError):
+            return 0  # it is written without syncing, so a power loss may leave anything
+        return positions[group] if group < len(positions) else 0
 
     def log_path(self, group: int) -> Path:
         """Where the log of a group lies."""
@@ -88,7 +95,7 @@ class DataFolder:
             return msgspec.json.decode(text, type=Identity)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, ValueError) as error:
             raise FolderRefused(
                 f"{file} cannot be read ({error}): put it back from a backup, or choose another --data-dir"
             ) from None
@@ -163,6 +170,24 @@ class NewFolder:
                 (self.path / _LOCK).unlink()
             for folder in self._made:
                 folder.rmdir()
+
+
+def is_abandoned(path: Path, cluster: str, generation: int) -> bool:
+    """Whether this is certainly the data folder of that node and no process has it open."""
+    try:
+        identity = msgspec.json.decode((path / "ursula.json").read_bytes(), type=Identity)
+        if (identity.cluster, identity.generation) != (cluster, generation):
+            return False
+        lock = os.open(path / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
 
 
 def check_empty(path: Path, store: Path | None) -> None:

@@ -41,11 +41,15 @@ class Gathering:
             self._awaited.set_result(None)
             self._awaited = None
 
-    async def begun(self) -> None:
-        """Wait until there is something to write."""
+    async def begun(self, seconds_max: float | None = None) -> None:
+        """Wait until there is something to write, or for so long."""
         if not self._commands:
             self._awaited = asyncio.get_running_loop().create_future()
-            await self._awaited
+            try:
+                async with asyncio.timeout(seconds_max):
+                    await self._awaited
+            except TimeoutError:
+                self._awaited = None
 
     def take(self) -> Gathered:
         """The next batch: everything that waits, within the limits; one larger command goes alone."""
@@ -57,7 +61,7 @@ class Gathering:
         del commands[count:], dones[count:]
         left_bytes = sum(map(size_of, self._commands))
         body_bytes, self.body_bytes = max(0, self.body_bytes - left_bytes), left_bytes
-        if isinstance(commands[0], IngestRows):
+        if commands and isinstance(commands[0], IngestRows):
             body_bytes = sum(len(message) for row in commands[0].rows for message in row.messages)
         return Gathered(commands, dones, body_bytes)
 

@@ -39,7 +39,7 @@ from ..model.outcomes import (
     Undeleted,
 )
 from ..model.state import State
-from .clock import Clock
+from .clock import AHEAD_SECONDS_MAX, SLEW, Clock, LogClock
 from .counts import Counts
 from .evidence import Evidence, is_unproven, prove
 from .expiry import Expiry
@@ -53,6 +53,7 @@ from .watchers import Watchers
 
 SLICE_SECONDS = 0.005
 SOON_SECONDS = 0.001
+PROBE_SECONDS = 1.0
 
 _APPENDED = frozenset((Appended,))
 
@@ -90,7 +91,8 @@ class Group(Reading):
         self.recovered = False
         self.replay_target = start
         self._start = start
-        self._clock = clock
+        self._clock = LogClock(clock, self.state.at)
+        self._is_ahead = False
         self.hot_bytes_max = hot_bytes_max
         self.on_cut: dict[int, Callable[[], None]] = {}
         self.flush_wanted = False
@@ -111,7 +113,7 @@ class Group(Reading):
         self._reading: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._failed = False
-        self._log_fails = False
+        self.log_problem: str | None = None  # why the log does not take entries
 
     # Life
 
@@ -183,6 +185,7 @@ class Group(Reading):
             len(self.watchers),
             len(state.buckets),
             state.stream_count,
+            self._clock.ahead_seconds,
         )
 
     # Writing
@@ -226,7 +229,9 @@ class Group(Reading):
         if self._stopping or not self.recovered or self._is_full(size):
             return False
         bucket = self.state.buckets.get(command.bucket)
-        stream = None if bucket is None else bucket.streams.get(command.stream)
+        if bucket is None:
+            return False
+        stream = bucket.streams.get(command.stream) or bucket.find(command.stream)
         if stream is None or stream.gone or stream.closed or stream.deadline is not None:
             return False
         if stream.media_type != command.media_type:
@@ -330,7 +335,8 @@ class Group(Reading):
 
     async def _write_batches(self) -> None:
         while True:
-            await self._gathering.begun()
+            # While the log fails, an empty entry shows whether it still does, even if nobody writes.
+            await self._gathering.begun(None if self.log_problem is None else PROBE_SECONDS)
             batch = self._take()
             self._in_flight.append(batch)
             try:
@@ -339,9 +345,10 @@ class Group(Reading):
                 self._in_flight.remove(batch)
                 self._fail(batch, error)
             else:
-                self.counts.committed(batch.commands, batch.body_bytes, len(batch.payload))
-                if self._log_fails:
-                    self._log_fails = False
+                if batch.commands:
+                    self.counts.committed(batch.commands, batch.body_bytes, len(batch.payload))
+                if self.log_problem is not None:
+                    self.log_problem = None
                     logger.info("the log takes entries again")
             # What was just committed is answered first: who gets an answer comes back with more to write.
             await asyncio.sleep(0)
@@ -352,9 +359,11 @@ class Group(Reading):
         return Batch(at, commands, dones, body_bytes, entries.encode(self._proposer, at, commands))
 
     def _fail(self, batch: Batch, error: AppendFailed) -> None:
-        if not self._log_fails:
-            self._log_fails = True
+        if self.log_problem is None:
             logger.error("the log does not take entries: %s", error)
+        self.log_problem = str(error)
+        if not batch.commands:
+            return
         if isinstance(error, AppendUnknown):
             self.counts.entries_unknown += 1
             failure: Failure = OutcomeUnknown(str(error))
@@ -386,6 +395,7 @@ class Group(Reading):
     ) -> None:
         state = self.state
         state.begin(position, at)
+        self._clock.note(at)
         outcomes = state.apply_all(commands)
         self.applied = position
         self._note(commands, outcomes)
@@ -474,7 +484,22 @@ class Group(Reading):
             except Exception:
                 logger.exception("answering a request failed")
 
-    # Expiry
+    # Time
+
+    def look_at_clock(self) -> None:
+        """Tell the operator if the time of the log is ahead of the machine's clock; called now and then."""
+        ahead = self._clock.ahead_seconds
+        if ahead <= AHEAD_SECONDS_MAX:
+            self._is_ahead = False
+        elif not self._is_ahead:
+            self._is_ahead = True
+            logger.warning(
+                "the time of the log is %.0f s ahead of this machine's clock, which must have been set back: "
+                "streams with Stream-Expires-At end that much too early, and TTLs run %.0f %% too long until "
+                "the clock has caught up; check the clock",
+                ahead,
+                100 / SLEW - 100,
+            )
 
     def is_overdue(self, bucket: str, name: str) -> bool:
         """Whether the stream's deadline has passed and its end is not applied yet."""

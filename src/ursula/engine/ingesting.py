@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ..cold.staging import StagedInvalid, open_staged
+from ..cold.staging import StagedInvalid, check_digest, open_staged
 from ..cold.store import ObjectDamaged, Store
 from ..cold.ulid import new_ulid
 from ..model.commands import IngestBegin, IngestRow, IngestRows
@@ -105,19 +105,20 @@ class Ingesters:
         """Append all rows that are not appended yet."""
         while (ingest := group.state.ingests.get(name)) is not None and not ingest.ended:
             key = ingest.objects[ingest.object]
-            path = self._store.local_path(key)
-            copy = None if path is not None else self._scratch / f"staged-{new_ulid()}"
+            local = self._store.local_path(key)
+            path = local or self._scratch / f"staged-{new_ulid()}"
             try:
-                if copy is not None:
-                    await self._store.get_file(key, copy)
+                if local is None:
+                    await self._store.get_file(key, path)
                 else:
                     await self._store.size(key)  # a missing one is told as everywhere
-                await self._append_rows(group, name, ingest, path or copy)  # type: ignore[arg-type]
+                await asyncio.to_thread(check_digest, key, path)
+                await self._append_rows(group, name, ingest, path)
             except StagedInvalid as error:
                 raise ObjectDamaged(key, str(error)) from error
             finally:
-                if copy is not None:
-                    await asyncio.to_thread(copy.unlink, missing_ok=True)
+                if local is None:
+                    await asyncio.to_thread(path.unlink, missing_ok=True)
 
     async def _append_rows(self, group: Group, name: Name, ingest: Ingest, path: Path) -> None:
         """Append the rows of one object from the next one on, until its end or until others were faster."""

@@ -18,6 +18,7 @@ from .checking import (
     examine_object,
     extent_of,
 )
+from .heartbeat import Heartbeat, find_heartbeats
 from .loading import Loaded, StartRefused, load
 from .restoring import Moment, RestoreRefused, choose, find_generations
 
@@ -40,6 +41,8 @@ class StoreSurvey(NamedTuple):
     root: str
     generations: list[Generation]
     groups: list[GroupSurvey]
+    servers: list[Heartbeat]
+    """Those that say that they use it."""
 
 
 class Verified(NamedTuple):
@@ -54,7 +57,8 @@ async def survey_store(store: Store, group: int | None, moment: Moment | None) -
     """What a store has: of all groups or one, now or as of a moment."""
     generations = await find_generations(store)
     found = [await _survey(store, number, moment) for number in _numbers(store, generations, group)]
-    return StoreSurvey(store.root, generations, found)
+    servers = [one for one in (await find_heartbeats(store)).values() if one is not None]
+    return StoreSurvey(store.root, generations, found, servers)
 
 
 async def show_segment(store: Store, key: str) -> SegmentReport:
@@ -83,6 +87,9 @@ async def verify_store(
             continue
         try:
             loaded = await load(store, manifest, key)
+        except ObjectDamaged as error:
+            damages.append(Damage(error.key, error.problem))
+            continue
         except StartRefused as error:
             damages.append(Damage(key, str(error)))
             continue
@@ -119,9 +126,9 @@ async def _survey(store: Store, group: int, moment: Moment | None) -> GroupSurve
 
 
 async def _readable(store: Store, group: int, moment: Moment | None) -> tuple[Manifest, str]:
-    """The manifest of a moment; if the newest cannot be read, the one before, as a server would do."""
+    """The manifest of a moment; without one the newest that can be read, as a server would do."""
     if moment is None:
-        for found in (await manifests.find_manifests(store, group))[:2]:
+        for found in await manifests.find_manifests(store, group):
             try:
                 return await manifests.read_manifest(store, found.key), found.key
             except (ObjectDamaged, ObjectMissing):

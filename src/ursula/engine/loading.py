@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ..cold import manifest as manifests
 from ..cold.manifest import Manifest
 from ..cold.state_rows import StateRow, read_state
-from ..cold.store import ObjectDamaged, ObjectMissing, Store, StoreFailed
+from ..cold.store import ObjectDamaged, ObjectMissing, Store
 from ..model.checkpoint import Loader
 from ..model.commands import StoredSegment, StoredState
 from ..model.rows import RowUnreadable
@@ -34,27 +34,43 @@ class StartRefused(Exception):
     """Store and log do not fit, or cannot be read; the text says what to do."""
 
 
-async def load_newest(store: Store, group: int) -> Loaded | None:
-    """The state of the newest manifest that can be read; None if there is none at all."""
+async def load_newest(store: Store, group: int, log_first: int = 0) -> Loaded | None:
+    """The state of the newest manifest that can be read; None if there is none at all.
+
+    The log is trimmed to the manifest before the newest, so one that is damaged costs nothing: the one before
+    it and the log lead to the same state. `log_first` is where the log begins; what is older is of no use.
+    """
     found = await manifests.find_manifests(store, group)
-    problems: list[StoreFailed] = []
-    for number, newest in enumerate(found[:2]):
-        try:
-            manifest = await manifests.read_manifest(store, newest.key)
-        except (ObjectDamaged, ObjectMissing) as error:
-            logger.error("%s; trying the manifest before it", error)
-            problems.append(error)
-            continue
+    problems: list[str] = []
+    for number, one in enumerate(found):
+        if problems and one.position < log_first:
+            break
         before = found[number + 1].position if number + 1 < len(found) else 0
-        return await load(store, manifest, newest.key, before)
+        try:
+            manifest = await manifests.read_manifest(store, one.key)
+            loaded = await load(store, manifest, one.key, before)
+        except (ObjectDamaged, ObjectMissing) as error:
+            if error.key != one.key:
+                raise
+            problems.append(str(error))
+            continue
+        for problem in problems:
+            logger.warning(
+                "%s; the node starts from %s, and the log has everything after that, so nothing is lost",
+                problem,
+                one.key,
+            )
+        return loaded
     if problems:
-        found_out = ", and ".join(map(str, problems))
-        raise StartRefused(f"{found_out}: put one back from a backup, or see `ursula restore --at`")
+        raise StartRefused(
+            f"{', and '.join(problems)}; no other manifest is as new as the beginning of the log, position "
+            f"{log_first}: put one of them back from a backup, or see `ursula restore --at`"
+        )
     return None
 
 
 async def load(store: Store, manifest: Manifest, key: str, previous_position: int = 0) -> Loaded:
-    """The state of a manifest."""
+    """The state of a manifest; ObjectDamaged if the two do not agree."""
     loader: Loader | None = None
     turn = Turn()
     try:
@@ -74,6 +90,9 @@ async def load(store: Store, manifest: Manifest, key: str, previous_position: in
     except RowUnreadable as error:
         raise StartRefused(f"the state that {key} names cannot be read: {error}") from None
     state = loader.state
+    said = manifest.group, manifest.position, manifest.start, manifest.at
+    if said != (state.group, state.position, state.stored.flushed, state.at):
+        raise ObjectDamaged(key, "its positions or its time are not those of the state that it names")
     if manifest.segment is not None:
         state.stored.ahead = stored_segment(manifest.segment)
     if manifest.start == manifest.position:  # the first of a generation: no `Flushed` will tell what it is in

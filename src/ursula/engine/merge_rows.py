@@ -20,7 +20,7 @@ from ..cold.segment import Footer, Key, key_at
 from ..cold.store import ObjectDamaged
 from ..model.commands import StoredSegment
 from .cold_reads import segment_ref
-from .needed import EVERYTHING, Needed, Owner
+from .needed import ALL_BUT_THE_END, EVERYTHING, Needed, Owner
 from .neighbours import ROW_BYTES, weight
 
 RANGE_BYTES = 8 * 1024 * 1024
@@ -28,6 +28,7 @@ SAMPLE_BYTES_MIN = 16 * 1024
 
 _OWNER_COLUMNS = ["bucket", "stream", "incarnation"]
 _LOOK_COLUMNS = [*_OWNER_COLUMNS, "kind", "offset", "next_offset", "event"]
+_ENDS = pa.array(["delete", "expire"])
 _FLOORS = pa.schema([("incarnation", pa.string()), ("floor", pa.int64())])
 
 
@@ -147,13 +148,16 @@ def _highest(floors: list[pa.Table]) -> pa.Table:
 
 
 def _without(table: pa.Table, floors: pa.Table) -> pa.Table:
-    """The rows without messages that end before the floor of their stream, or without all that it has."""
+    """The rows without messages that end before the floor of their stream; see `Needed.floors`."""
     if not floors.num_rows:
         return table
     numbers = pc.index_in(table["incarnation"], value_set=floors["incarnation"])
     floor = pc.fill_null(pc.take(floors["floor"], numbers), 0)
     is_before = pc.and_(pc.equal(table["kind"], "append"), pc.less_equal(table["next_offset"], floor))
-    return table.filter(pc.invert(pc.or_(is_before, pc.equal(floor, EVERYTHING))))
+    is_end = pc.is_in(table["kind"], value_set=_ENDS)
+    is_dead = pc.and_(pc.greater_equal(floor, ALL_BUT_THE_END), pc.invert(is_end))
+    is_gone = pc.or_(is_dead, pc.equal(floor, EVERYTHING))
+    return table.filter(pc.invert(pc.or_(is_before, is_gone)))
 
 
 def _stretches(table: pa.Table, number: int) -> pa.Table:

@@ -3,6 +3,9 @@
 Asked while everything goes on, bit by bit. That is right because what is not needed never is again: an
 incarnation that is neither a stream nor a grave does not come back, and what lies before the beginning of a
 stream is not forked. So a row is judged by the state of any moment after it was stored.
+
+Of a stream that has ended, the row that says so is needed for as long as its bucket is: whoever follows the
+feed and comes late, or counts rows of the table, would otherwise never learn that the stream is gone.
 """
 
 import asyncio
@@ -12,6 +15,7 @@ from ..model.state import State
 from ..model.stream import Stream
 
 EVERYTHING = 2**63 - 1
+ALL_BUT_THE_END = EVERYTHING - 1
 STEP = 256
 PAUSE_SECONDS = 0.01
 
@@ -27,7 +31,10 @@ class Needed:
         self._keep_all = keep_all
 
     async def floors(self, owners: list[Owner]) -> list[int]:
-        """For each stream: its messages up to which offset are not needed; EVERYTHING: nor its events."""
+        """For each stream: its messages up to which offset are not needed.
+
+        ALL_BUT_THE_END: nor its events, but for its end; EVERYTHING: nor that.
+        """
         floors = []
         for count, owner in enumerate(owners, 1):
             floors.append(self.floor(*owner))
@@ -42,10 +49,16 @@ class Needed:
             return 0
         stream = self._stream(bucket, name)
         if stream is None or stream.incarnation != incarnation:
-            return EVERYTHING
+            return ALL_BUT_THE_END if self._is_in_feed(bucket, incarnation) else EVERYTHING
         if stream.fork_count or incarnation in graves.sources:
             return 0
         return stream.beginning_before(self._state.stored.horizon)
+
+    def _is_in_feed(self, bucket: str, incarnation: str) -> bool:
+        """Whether a stream that has ended was one of the bucket that has the name now."""
+        found = self._state.buckets.get(bucket)
+        _, position, _ = incarnation.split("-")
+        return found is not None and int(position) >= found.position
 
     def earliest(self, bucket: str, name: str, incarnation: str) -> int:
         """Where a stream, or what is kept of one that has ended, begins; nobody may read before it."""

@@ -42,6 +42,7 @@ from .feed_reads import FeedReads
 from .flusher import Flusher, FlushSettings
 from .folder import DataFolder
 from .group import Group
+from .heartbeat import Heart, Server
 from .ingesting import Ingesters
 from .loading import Loaded, StartRefused, load_newest
 from .merging import Merger, MergeSettings
@@ -73,7 +74,9 @@ class Node:
         cold: Cold | None = None,
         store: Store | None = None,
         spool_bytes: int = 8 << 30,
+        server: Server | None = None,
     ) -> None:
+        """`server` tells those who look at the store who serves from it; without one nobody is told."""
         self._folder = folder
         self.cold = cold or Cold()
         self._log_segment_bytes = log_segment_bytes
@@ -104,6 +107,9 @@ class Node:
             CollectSettings(self.generation, self.cold.keep_replaced),
         )
         self.ingesters = Ingesters(self.store, self.scratch)
+        self._heart = (
+            Heart(self.store, clock, self.cluster, self.generation, server) if server is not None else None
+        )
         self.store_problem: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._workers: list[asyncio.Task[None]] = []
@@ -119,10 +125,12 @@ class Node:
         await asyncio.to_thread(self._clear_scratch)
         await _tidy(self.store.forget_unfinished())
         await self._patiently(self._enter_store)
+        if self._heart is not None:
+            self._workers.append(asyncio.create_task(self._heart.run()))
         for number in range(self.group_count):
             await self._open_group(number)
         self._starting = None
-        self._workers = [asyncio.create_task(work) for work in self._work()]
+        self._workers += [asyncio.create_task(work) for work in self._work()]
         await asyncio.gather(*(group.run() for group in self.groups), *self._workers)
 
     def _work(self) -> Iterator[Coroutine[Any, Any, None]]:
@@ -168,6 +176,11 @@ class Node:
                 f"folder to {self.cluster}: choose another cold.root, or make a node from the store with "
                 "`ursula restore`"
             )
+        if found and found[-1].groups != self.group_count:
+            raise StartRefused(
+                f"the store {self.store.root} has {found[-1].groups} groups, and ursula.json of this data "
+                f"folder says {self.group_count}: put that file back from a backup"
+            )
         newest = manifests.newest_generation(found)
         if newest != self.generation:
             raise StartRefused(
@@ -189,11 +202,9 @@ class Node:
     async def _open_group(self, number: int) -> None:
         """Make a group of the newest manifest and the log after it."""
         log = await self._open_log(number)
-        loaded = await self._patiently(lambda: load_newest(self.store, number))
+        loaded = await self._patiently(lambda: load_newest(self.store, number, log.first))
         start = log.first if loaded is None else loaded.manifest.position
         _check_fit(log.measures.first, log.measures.tail, loaded)
-        if self._folder is not None:
-            self._folder.check_applied(number, log.measures.tail)
         group = Group(
             number,
             log,
@@ -236,6 +247,9 @@ class Node:
         self.ingesters.stop()
         for group in self.groups:
             await group.stop()
+        await self._note_applied()
+        if self._heart is not None:
+            await self._heart.end()
         await self.cache.close()
         await self.spools.close()
         await self.blobs.close()
@@ -265,6 +279,11 @@ class Node:
         if self.store_problem is not None:
             return f"waiting for the store: {self.store_problem}"
         return "the log is being replayed"
+
+    @property
+    def log_problem(self) -> str | None:
+        """Why a log does not take entries."""
+        return next((group.log_problem for group in self.groups if group.log_problem is not None), None)
 
     def now(self) -> int:
         """The time as this node sees it, in microseconds since 1970."""
@@ -311,8 +330,12 @@ class Node:
     async def _open_log(self, number: int) -> FileLog | MemoryLog:
         if self._folder is None:
             return MemoryLog(generation=self.generation)
-        path = self._folder.log_path(number)
-        return await FileLog.open(path, generation=self.generation, segment_bytes=self._log_segment_bytes)
+        return await FileLog.open(
+            self._folder.log_path(number),
+            generation=self.generation,
+            segment_bytes=self._log_segment_bytes,
+            applied=self._folder.applied(number),
+        )
 
     def _clear_scratch(self) -> None:
         """Remove what a killed process left behind."""
@@ -343,8 +366,13 @@ class Node:
                 gc.collect(1)  # often, so that none takes long, however much is written
             for group in self.groups:
                 group.settling.look_around()
-            if self._folder is not None:
-                await asyncio.to_thread(self._folder.note_applied, [group.applied for group in self.groups])
+                group.look_at_clock()
+            await self._note_applied()
+
+    async def _note_applied(self) -> None:
+        """Leave a note of how long the logs are, so that the next start notices one that lost its end."""
+        if self._folder is not None and len(self.groups) == self.group_count:
+            await asyncio.to_thread(self._folder.note_applied, [group.applied for group in self.groups])
 
 
 def _check_fit(first: int, tail: int, loaded: Loaded | None) -> None:

@@ -28,6 +28,7 @@ from .checking import Damage, Extent, Progress, check_contents, check_presence, 
 from .clock import Clock, system_clock
 from .folder import FORMAT as FOLDER_FORMAT
 from .folder import Identity, NewFolder
+from .heartbeat import find_heartbeats, is_alive
 from .loading import Loaded, StartRefused, load
 from .segment_storing import live_segment
 
@@ -119,12 +120,19 @@ async def restore(
     *,
     read_all: bool = False,
     accept_damage: bool = False,
+    take_over: bool = False,
     clock: Clock = system_clock,
 ) -> Restored:
-    """Make a node from a store; `Damaged` if something is missing, unless that is accepted."""
+    """Make a node from a store; `Damaged` if something is missing, unless that is accepted.
+
+    A store that a server seems to use is refused, unless it is to be taken over.
+    """
+    signs = None if take_over else await _signs_of_life(store, clock())
     newest, planned, loaded = await _plan(store, moment, progress, read_all)
     if planned.damages and not accept_damage:
         raise Damaged(planned.damages)
+    if signs is not None and await _signs_of_life(store, clock()) != signs:
+        raise _in_use(store, "a server has written to it just now")
     await asyncio.to_thread(folder.begin)
     try:
         generation = await _begin(store, newest, planned.chosen, clock())
@@ -136,6 +144,32 @@ async def restore(
     identity = Identity(FOLDER_FORMAT, generation.cluster, generation.generation, generation.groups)
     await asyncio.to_thread(folder.finish, identity)
     return planned
+
+
+async def _signs_of_life(store: Store, now: int) -> object:
+    """What changes in a store while a server uses it; refuses one whose server seems to run."""
+    heartbeats = await find_heartbeats(store)
+    for key, heartbeat in heartbeats.items():
+        if heartbeat is None:
+            raise _in_use(store, f"{key} says so, though it cannot be read")
+        if is_alive(heartbeat, now):
+            raise _in_use(
+                store,
+                f"node {heartbeat.node} at {heartbeat.address} on {heartbeat.host} said so "
+                f"{max(0, round(heartbeat.age_seconds(now)))} s ago, and counts as dead after "
+                f"{heartbeat.patience_seconds:.0f} s",
+            )
+    newest = (await find_generations(store))[-1]
+    found = [await manifests.find_manifests(store, group) for group in range(newest.groups)]
+    return heartbeats, [some[:1] for some in found]
+
+
+def _in_use(store: Store, reason: str) -> RestoreRefused:
+    return RestoreRefused(
+        f"{store.root} is in use: {reason}. Stop that server first, or restore from a copy. With `ursula "
+        "restore --take-over` the store is taken away from it: it stops, and what it took after the last "
+        "flush is lost"
+    )
 
 
 async def plan_restore(store: Store, moment: Moment | None, progress: Progress) -> Restored:

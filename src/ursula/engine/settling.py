@@ -190,6 +190,8 @@ class Settling:
                     return False
                 if stream.changed <= state.stored_to:
                     found.park(stream)
+                else:
+                    stream.encoded = None  # it is not parked soon, so its row need not be kept
         return True
 
     async def _let_go_of_trimmed(self, turn: Turn) -> None:

@@ -9,6 +9,10 @@ SLICE_SECONDS = 0.0005
 LATE_SLICE_SECONDS = 0.004
 """What may be felt, since those who write must wait for it anyway before long."""
 
+REST_SECONDS_MIN = 0.001
+"""A step on the loop is followed by at least this much time for others: with none, requests that arrive
+during a flush of very many streams wait for many of its steps, not for one."""
+
 REST_SECONDS_MAX = 0.05
 
 
@@ -34,7 +38,7 @@ class Turn:
     async def end(self) -> None:
         """The end of a step on the event loop."""
         if self._is_over():
-            await asyncio.sleep(self._rest_seconds())
+            await asyncio.sleep(max(REST_SECONDS_MIN, self._rest_seconds()))
             self._begin()
 
     def end_in_thread(self) -> None:

@@ -26,6 +26,7 @@ class GroupStatus(NamedTuple):
     watcher_count: int
     bucket_count: int
     stream_count: int
+    clock_ahead_seconds: float
 
     @property
     def lag(self) -> int:

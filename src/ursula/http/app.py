@@ -14,22 +14,24 @@ from .batch import append_batch
 from .bodies import Bodies
 from .bootstrap import get_bootstrap
 from .buckets import create_bucket, delete_bucket, get_bucket, list_streams
-from .cors import Cors
+from .cors import PREFLIGHT_LINES, Cors
 from .errors import Problem
 from .exchange import Exchange
 from .feed_lines import FeedLines
 from .headers import take_headers
 from .health import ROUTES as HEALTH_ROUTES
+from .hosts import is_valid_host
 from .ingest import check_row
 from .live import Ending
 from .modes import get_stream
 from .names import FLAT_PREFIX, RESERVED_BUCKETS, RESERVED_STREAM, Target, parse_stream_path
 from .operations import ROUTES as OPERATION_ROUTES
 from .reads import head_stream
-from .rsgi import Future, Watcher
 from .snapshots import delete_snapshot, get_snapshot, publish_snapshot, put_retention
 from .sse import FanOut
 from .traffic import BUCKET, PREFLIGHT, ROUTE_OF_PART, ROUTE_OF_SERVER, STREAMS, UNKNOWN, Traffic
+from .wire.request import Request
+from .wire.server import WireServer
 from .writes import AppendRequest, CreateRequest, delete_stream
 
 Handler = Callable[[Exchange], None]
@@ -69,9 +71,10 @@ logger = logging.getLogger(__name__)
 class App:
     """The HTTP side of a node."""
 
-    def __init__(self, node: Node, settings: Settings) -> None:
+    def __init__(self, node: Node, settings: Settings, wire: WireServer) -> None:
         limits, http = settings.limits, settings.http
         self.node = node
+        self.wire = wire
         self.generation = node.generation
         self.node_id = settings.server.node_id
         self.cors = Cors(settings.cors.origins)
@@ -89,20 +92,21 @@ class App:
         self.live: set[Ending] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.stopping = False
+        self.failure: str | None = None
 
-    def handle(self, watcher: Watcher, body: Future | None) -> None:
-        """Answer a request, now or by a callback later. Its body may be on its way already."""
-        if body is not None and self.node.recovered and AppendRequest.at_once(self, watcher, body):
+    def handle(self, request: Request) -> None:
+        """Answer a request, now or by a callback later. Its body may still be on its way."""
+        method, path = request.method, request.path
+        is_able = self.node.recovered and self.failure is None
+        if method == "POST" and is_able and AppendRequest.at_once(self, request):
             return
-        scope = watcher.scope
-        method, path = scope.method, scope.path
         is_flat = path.startswith(FLAT_PREFIX)
         is_stream = is_flat or (path.count("/") == 2 and path not in SERVER_ROUTES)
         kind = _EXCHANGES.get(method, Exchange) if is_stream else Exchange
-        exchange = kind(self, scope, watcher.proto, method, body)
+        exchange = kind(self, request)
         try:
             is_of_stream = is_flat or (kind is not Exchange and not path.startswith("/cluster/"))
-            if is_of_stream and self.node.recovered and method != "OPTIONS":
+            if is_of_stream and is_able and method != "OPTIONS":
                 self._route_stream(exchange, method, path)
             else:
                 self._route(exchange, method, path)
@@ -120,10 +124,10 @@ class App:
         """Answer a request that has a problem, or was one for us."""
         if isinstance(error, Problem):
             if error.code == "object_damaged":  # who can mend it reads the log
-                logger.error("%s %s: %s", exchange.scope.method, exchange.scope.path, error.message)
+                logger.error("%s %s: %s", exchange.request.method, exchange.request.path, error.message)
             exchange.refuse(error)
         else:
-            logger.error("%s %s failed", exchange.scope.method, exchange.scope.path, exc_info=error)
+            logger.error("%s %s failed", exchange.request.method, exchange.request.path, exc_info=error)
             exchange.refuse(Problem("internal_error", "the server failed; its log says how"))
 
     def spawn(self, exchange: Exchange, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -144,19 +148,27 @@ class App:
         task.add_done_callback(done)
         return task
 
-    def end_live(self) -> None:
-        """Bring every live connection to an end that its client can go on from."""
+    def end_live(self, failure: BaseException | None = None) -> None:
+        """Bring every live connection to an end that its client can go on from.
+
+        After a failure of the node all that is asked for from now on is answered with that.
+        """
         self.stopping = True
+        if failure is not None:
+            self.failure = f"the server is stopping: {failure}"
         for connection in tuple(self.live):
             connection.end()
 
     def location(self, exchange: Exchange, path: str | None = None) -> str:
         """The absolute URL of a request, or of another path."""
-        host = exchange.raw_headers.get("host") or self.advertise
-        path = exchange.scope.path if path is None else path
-        return f"{exchange.scope.scheme}://{host}{quote(path, safe='/:@!$&()*+,;=~-._')}"
+        given = exchange.raw_headers.get("host", [])
+        host = given[0] if len(given) == 1 and is_valid_host(given[0]) else self.advertise
+        path = exchange.request.path if path is None else path
+        return f"{exchange.request.scheme}://{host}{quote(path, safe='/:@!$&()*+,;=~-._')}"
 
     def _route(self, exchange: Exchange, method: str, path: str) -> None:
+        if path.startswith("/cluster/"):
+            exchange.common = self.cors.listed(exchange.raw_headers.first("origin"))
         if method == "OPTIONS":
             self._preflight(exchange)
             return
@@ -168,6 +180,8 @@ class App:
             exchange.route = BUCKET
         elif name == RESERVED_STREAM:
             exchange.route = STREAMS
+        if self.failure is not None:
+            raise Problem("unavailable", self.failure)
         if not self.node.recovered and path not in HEALTH_ROUTES:
             progress = round(self.node.progress, 4)
             raise Problem("unavailable", f"{self.node.busy_with}: {progress:.0%}", progress=progress)
@@ -198,7 +212,7 @@ class App:
 
     def _preflight(self, exchange: Exchange) -> None:
         exchange.route = PREFLIGHT
-        exchange.common = self.cors.preflight(exchange.raw_headers.get("origin"))
+        exchange.common += PREFLIGHT_LINES
         exchange.empty(204, [("allow", _allowed(STREAM_ROUTES[""]))])
 
 

@@ -8,7 +8,7 @@ from ..model.outcomes import AttributesSet, Refused
 from .bodies import BodyLimit
 from .errors import Problem
 from .exchange import Exchange
-from .headers import parse_attributes
+from .headers import ignored_attributes, parse_attributes
 from .reads import settle
 from .writes import AnyAnswer, refusal
 
@@ -45,14 +45,14 @@ def put_attributes(exchange: Exchange) -> None:
 
 
 def _propose(exchange: Exchange, body: bytes) -> None:
+    target, given = exchange.target, parse_attributes(body)
+
     def on_outcome(outcome: AnyAnswer) -> None:
         if isinstance(outcome, AttributesSet):
-            exchange.empty(204, [("stream-incarnation", exchange.incarnation(outcome.incarnation))])
+            headers = [("stream-incarnation", exchange.incarnation(outcome.incarnation))]
+            exchange.empty(204, headers + ignored_attributes(given.ignored))
         else:
             exchange.refused(refusal(outcome))
 
-    target = exchange.target
-    command = SetAttributes(
-        target.bucket, target.stream, parse_attributes(body), exchange.wanted_incarnation()
-    )
+    command = SetAttributes(target.bucket, target.stream, given.stored, exchange.wanted_incarnation())
     exchange.app.node.group_of(target.bucket).propose(command, on_outcome, len(command.attributes))

@@ -22,9 +22,9 @@ from .exchange import Exchange
 from .fetching import fetch
 from .query import parse_query
 from .reads import settle
-from .rsgi import HeaderList
-from .snapshots import OPENING_SECONDS, open_snapshot, read_snapshot
+from .snapshots import open_snapshot, read_snapshot
 from .tokens import format_offset
+from .wire.headers import HeaderList
 
 IN_MEMORY_BYTES_MAX = READ_BYTES_DEFAULT
 COPY_BYTES = 256 * 1024
@@ -37,7 +37,7 @@ class Overtaken(Exception):
 
 def get_bootstrap(exchange: Exchange) -> None:
     """GET on bootstrap."""
-    if "live" in parse_query(exchange.scope.query_string):
+    if "live" in parse_query(exchange.request.query_string):
         raise Problem("invalid_parameter", "bootstrap has an end: go on with a live read from where it ends")
     target = exchange.target
     group = exchange.app.node.group_of(target.bucket)
@@ -115,7 +115,7 @@ class Bootstrap:
             reason = error.strerror or str(error)
             raise Problem("unavailable", f"there is no room to put it together: {reason}") from error
         finally:
-            asyncio.get_running_loop().call_later(OPENING_SECONDS, _forget, path)
+            _forget(path)  # what is open stays readable without a name
 
     async def _stretches(self) -> AsyncGenerator[list[bytes], None]:
         """The messages after the snapshot as parts, a stretch at a time; others may write in between."""

@@ -43,7 +43,8 @@ def delete_bucket(exchange: Exchange) -> None:
 
 def get_bucket(exchange: Exchange) -> None:
     """GET on a bucket: what it is; with an offset, what happened in it."""
-    if exchange.scope.query_string and {"offset", "live"} & parse_query(exchange.scope.query_string).keys():
+    query = exchange.request.query_string
+    if query and {"offset", "live"} & parse_query(query).keys():
         get_feed(exchange)
         return
     group = exchange.app.node.group_of(exchange.target.bucket)
@@ -62,7 +63,7 @@ def list_streams(exchange: Exchange) -> None:
     group = exchange.app.node.group_of(bucket)
     if not settle_group(exchange, group, list_streams):
         return
-    given = parse_query(exchange.scope.query_string)
+    given = parse_query(exchange.request.query_string)
     prefix = given.get("prefix", "")
     limit = parse_count(given, "limit", LIST_PAGE_MAX, 1, LIST_PAGE_MAX)
     page = group.list_streams(bucket, prefix, given.get("after", ""), limit)

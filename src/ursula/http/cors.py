@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from .headers import OURS
-from .rsgi import HeaderList
+from .wire.headers import HeaderList, render
 
 METHODS = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
 EXPOSED = ", ".join(
@@ -17,6 +17,7 @@ EXPOSED = ", ".join(
         "Producer-Received-Seq",
         "Producer-Seq",
         "Retry-After",
+        "Stream-Attrs-Ignored",
         "Stream-Closed",
         "Stream-Cursor",
         "Stream-Earliest-Offset",
@@ -36,6 +37,14 @@ EXPOSED = ", ".join(
 )
 ALLOWED = ", ".join(sorted({*OURS, "authorization", "cache-control"}))
 PREFLIGHT_SECONDS = 86_400
+PREFLIGHT_LINES = render(
+    [
+        ("access-control-allow-methods", METHODS),
+        ("access-control-allow-headers", ALLOWED),
+        ("access-control-max-age", str(PREFLIGHT_SECONDS)),
+    ]
+)
+"""What a browser that asks first is told on top of what every response has."""
 
 _SECURITY: HeaderList = [
     ("x-content-type-options", "nosniff"),
@@ -47,25 +56,18 @@ class Cors:
     """Which origins may use the server from a browser."""
 
     def __init__(self, origins: Sequence[str]) -> None:
-        self._origins = frozenset(origins)
-        self.open: HeaderList | None = _allowing("*") if "*" in origins else None
+        self._origins = frozenset(origins) - {"*"}
+        self.open = render(_allowing("*")) if "*" in origins else None
 
-    def headers(self, origin: str | None) -> HeaderList:
-        """What goes on every response to this origin; `open`, where that is the same for everyone."""
-        if self.open is not None:
-            return self.open
+    def lines(self, origin: str | None) -> str:
+        """The header lines of every response to this origin; `open`, if they are the same for everyone."""
+        return self.open if self.open is not None else self.listed(origin)
+
+    def listed(self, origin: str | None) -> str:
+        """Those of a response that `*` does not cover: pages of origins that are listed may read it."""
         if origin in self._origins and origin is not None:
-            return [*_allowing(origin), ("vary", "Origin")]
-        return [*_SECURITY, ("vary", "Origin")]
-
-    def preflight(self, origin: str | None) -> HeaderList:
-        """The answer to a browser that asks first."""
-        return [
-            *self.headers(origin),
-            ("access-control-allow-methods", METHODS),
-            ("access-control-allow-headers", ALLOWED),
-            ("access-control-max-age", str(PREFLIGHT_SECONDS)),
-        ]
+            return render([*_allowing(origin), ("vary", "Origin")])
+        return render([*_SECURITY, ("vary", "Origin")])
 
 
 def _allowing(origin: str) -> HeaderList:

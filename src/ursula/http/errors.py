@@ -11,6 +11,7 @@ import msgspec
 STATUS: dict[str, int] = {
     "invalid_bucket_id": 400,
     "invalid_stream_id": 400,
+    "malformed_request": 400,
     "header_invalid": 400,
     "invalid_parameter": 400,
     "invalid_offset": 400,
@@ -36,6 +37,7 @@ STATUS: dict[str, int] = {
     "object_not_found": 404,
     "method_not_allowed": 405,
     "body_timeout": 408,
+    "head_timeout": 408,
     "bucket_exists": 409,
     "bucket_not_empty": 409,
     "stream_exists": 409,
@@ -55,16 +57,26 @@ STATUS: dict[str, int] = {
     "precondition_failed": 412,
     "incarnation_mismatch": 412,
     "body_too_large": 413,
+    "content_encoding_unsupported": 415,
     "range_not_satisfiable": 416,
+    "head_too_large": 431,
     "internal_error": 500,
     "object_damaged": 500,
+    "transfer_encoding_unsupported": 501,
+    "method_unknown": 501,
+    "too_many_connections": 503,
     "write_backpressure": 503,
     "unavailable": 503,
     "store_unavailable": 503,
     "outcome_unknown": 503,
 }
 
-RETRY_AFTER_SECONDS = {"write_backpressure": 1, "unavailable": 1, "store_unavailable": 1}
+RETRY_AFTER_SECONDS = {
+    "write_backpressure": 1,
+    "unavailable": 1,
+    "store_unavailable": 1,
+    "too_many_connections": 1,
+}
 """What is certainly not done and may be tried again says when; a write whose fate is unknown does not."""
 
 
@@ -84,6 +96,14 @@ class Problem(Exception):
     def status(self) -> int:
         """The HTTP status of its code."""
         return STATUS[self.code]
+
+    def answer_headers(self) -> list[tuple[str, str]]:
+        """The headers that are sent with it."""
+        headers = [("content-type", "application/json"), *self.headers]
+        retry_after = RETRY_AFTER_SECONDS.get(self.code)
+        if retry_after is not None:
+            headers.append(("retry-after", str(retry_after)))
+        return headers
 
     def body(self) -> bytes:
         """The JSON that is sent."""

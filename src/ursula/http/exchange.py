@@ -1,16 +1,18 @@
 """One request and its answer."""
 
+import os
 from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from ..engine.failures import Failure, OutcomeUnknown
 from ..model.outcomes import Refused
-from .errors import RETRY_AFTER_SECONDS, Problem
-from .names import Target
-from .rsgi import Future, HeaderList, Protocol_, Scope, Transport
+from .errors import Problem
+from .names import BUCKET_PATTERN, Target, is_bucket_name
 from .tokens import OFFSET_DIGITS, format_offset, parse_incarnation
 from .traffic import STREAM
+from .wire.headers import HeaderList
+from .wire.request import Outgoing, Request
 
 if TYPE_CHECKING:
     from .app import App
@@ -24,46 +26,39 @@ class Exchange:
         "answered",
         "app",
         "began_at",
-        "body_future",
-        "body_length",
         "common",
         "headers",
         "held_bytes",
         "method",
-        "proto",
         "raw_headers",
+        "request",
         "route",
-        "scope",
         "target",
         "then",
-        "unread",
     )
 
     target: Target
     headers: dict[str, str]
-    body_length: int
-    then: Callable[[bytes], None]
+    then: Callable[[bytes], None] | None
 
-    def __init__(
-        self, app: "App", scope: Scope, proto: Protocol_, method: str, body_future: Future | None
-    ) -> None:
+    def __init__(self, app: "App", request: Request) -> None:
         self.began_at = perf_counter()
         self.app = app
-        self.scope = scope
-        self.proto = proto
-        self.method = method
-        self.body_future = body_future
+        self.request = request
+        self.method = request.method
         self.route = STREAM  # as it is counted: what most requests are about
-        self.raw_headers = scope.headers
+        self.raw_headers = request.headers
         self.held_bytes = 0
+        self.then = None
         self.answered = False
-        self.unread = True
         cors = app.cors
-        self.common = cors.open or cors.headers(self.raw_headers.get("origin"))
+        self.common = cors.open or cors.lines(self.raw_headers.first("origin"))
 
     def on_body(self, body: bytes) -> None:
         """The whole body is here."""
-        self.then(body)
+        then, self.then = self.then, None  # it often refers to this: a cycle would stay in memory for good
+        if then is not None:
+            then(body)
 
     def read_body(self, then: Callable[[bytes], None], limit: "BodyLimit | None" = None) -> None:
         """Have the body read, and `then` called with all of it."""
@@ -73,38 +68,29 @@ class Exchange:
     def empty(self, status: int, headers: HeaderList) -> None:
         """Answer without a body."""
         if self._finish(status):
-            self.proto.response_empty(status, self.common + headers)
+            self.request.send(status, self.common, headers, None)
 
     def send(self, status: int, headers: HeaderList, body: bytes) -> None:
         """Answer with a body."""
         if self._finish(status):
-            self.proto.response_bytes(status, self.common + headers, body)
+            self.request.send(status, self.common, headers, body)
 
     def file(self, status: int, headers: HeaderList, path: str, start: int, end: int) -> None:
-        """Answer with a stretch of a file, which is read as the client takes it."""
+        """Answer with a range of a file, which is read as the client takes it."""
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         if self._finish(status):
-            headers = [*self.common, *headers, ("content-length", str(end - start))]
-            self.proto.response_file_range(status, headers, path, start, end)
+            self.request.send_file(status, self.common, headers, file, start, end)
+        else:
+            os.close(file)
 
-    def stream(self, status: int, headers: HeaderList) -> Transport:
+    def stream(self, status: int, headers: HeaderList) -> Outgoing:
         """Begin an answer whose body comes bit by bit."""
         self._finish(status)
-        return self.proto.response_stream(status, self.common + headers)
+        return self.request.begin(status, self.common, headers)
 
     def refuse(self, problem: Problem) -> None:
         """Answer with an error."""
-        headers = [("content-type", "application/json"), *problem.headers]
-        retry_after = RETRY_AFTER_SECONDS.get(problem.code)
-        if retry_after is not None:
-            headers.append(("retry-after", str(retry_after)))
-        if self.unread and self._announces_body():
-            headers.append(("connection", "close"))  # no next request can come after a body half read
-        self.send(problem.status, headers, problem.body())
-
-    def _announces_body(self) -> bool:
-        return self.raw_headers.get("content-length") not in (None, "0") or (
-            "transfer-encoding" in self.raw_headers
-        )
+        self.send(problem.status, problem.answer_headers(), problem.body())
 
     def refused(self, outcome: Refused | Failure) -> None:
         """Answer with what the group refused or could not do."""
@@ -138,6 +124,8 @@ class Exchange:
         code = outcome.code
         if code == "bucket_not_found" and self.target.flat:
             code = "stream_not_found"
+        elif code == "bucket_not_found" and not self.target.stream and not is_bucket_name(self.target.bucket):
+            return Problem("invalid_bucket_id", f"{outcome.message}: {BUCKET_PATTERN}")
         headers: HeaderList = []
         data: dict[str, object] = {}
         if outcome.incarnation is not None:
@@ -162,6 +150,7 @@ class Exchange:
         if self.answered:
             return False
         self.answered = True
+        self.then = None
         app = self.app
         if self.held_bytes:
             app.bodies.held_bytes -= self.held_bytes

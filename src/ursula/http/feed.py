@@ -20,10 +20,10 @@ from .fetching import fetch
 from .live import Waiting
 from .query import Live, ReadQuery, parse_query, parse_read_query
 from .reads import NDJSON, settle_group
-from .rsgi import HeaderList
-from .sse import Event, Found, encode_control, encode_data, subscribe
+from .sse import Event, Found, FoundLater, encode_control, encode_data, subscribe
 from .tokens import cursor_at, format_offset, parse_offset
 from .traffic import FEED, FEED_LONG_POLL, FEED_SSE
+from .wire.headers import HeaderList
 
 ARROW = "application/vnd.apache.arrow.stream"
 EVENT_BYTES = 256 * 1024
@@ -39,7 +39,7 @@ _ROUTES = {Live.NO: FEED, Live.LONG_POLL: FEED_LONG_POLL, Live.SSE: FEED_SSE}
 def get_feed(exchange: Exchange) -> None:
     """GET on a bucket with an offset."""
     exchange.route = FEED
-    query = parse_read_query(exchange.scope.query_string)
+    query = parse_read_query(exchange.request.query_string)
     resumed = exchange.headers.get("last-event-id")
     if query.live is Live.SSE and resumed is not None:
         query = query._replace(offset=parse_offset(resumed))
@@ -47,7 +47,7 @@ def get_feed(exchange: Exchange) -> None:
         raise Problem("invalid_offset", "a live read needs an offset")
     if query.records is not None:
         raise Problem("invalid_parameter", "a feed is read by position, not by record")
-    until = parse_query(exchange.scope.query_string).get("until")
+    until = parse_query(exchange.request.query_string).get("until")
     _read(exchange, query, None if until is None else _until(until, query))
 
 
@@ -99,6 +99,8 @@ def _answer(exchange: Exchange, group: Group, query: ReadQuery, page: FeedPage |
     if isinstance(page, Refused):
         exchange.refused(page)
         return
+    if exchange.request.is_gone:
+        return
     exchange.route = _ROUTES[query.live]
     if query.live is Live.SSE:
         _follow(exchange, group, query, page)
@@ -133,7 +135,7 @@ def _send(exchange: Exchange, query: ReadQuery, page: FeedPage) -> None:
     if query.live is Live.LONG_POLL:
         headers.append(_cursor(query))
     bucket, lines = exchange.target.bucket, exchange.app.feed_lines
-    if ARROW in (exchange.raw_headers.get("accept") or ""):
+    if ARROW in (exchange.raw_headers.first("accept") or ""):
         from .feed_arrow import encode_arrow  # it takes a while, and few ask for it
 
         group = exchange.app.node.group_of(bucket).number
@@ -229,7 +231,7 @@ class FeedEvents:
         self._lines = exchange.app.feed_lines
         self.key = self.watched = bucket_key(self._bucket)
 
-    def find(self, offset: int, cursor: str | None) -> Found | Later[Event | None]:
+    def find(self, offset: int, cursor: str | None, is_final: bool = False) -> Found | FoundLater:
         """What happened after the position; None if nothing did yet."""
         page = self._page(offset, self._bytes_max)
         if isinstance(page, Later):

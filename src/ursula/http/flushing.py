@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 
 from ..cold.store import StoreFailed
+from ..engine.flusher import Superseded
 from ..log.seam import purged_to
 from .errors import Problem
 from .exchange import Exchange
@@ -21,6 +22,8 @@ def flush(exchange: Exchange) -> None:
             positions = await asyncio.gather(*(flusher.request() for flusher in flushers))
         except StoreFailed as error:
             raise Problem("store_unavailable", f"not all is flushed: {error}") from error
+        except Superseded as error:
+            raise Problem("unavailable", str(error)) from None
         groups = [{"group": number, "position": position} for number, position in enumerate(positions)]
         exchange.send(200, _JSON, msgspec.json.encode({"groups": groups}))
 

@@ -1,6 +1,8 @@
 """The request headers that mean something to us: each once, in ASCII, and with valid values."""
 
-from ..model.attributes import AttributesInvalid, canonical
+from urllib.parse import quote
+
+from ..model.attributes import Attributes, AttributesInvalid, read_attributes
 from ..model.commands import Producer
 from ..model.limits import (
     PRODUCER_ID_BYTES_MAX,
@@ -10,8 +12,8 @@ from ..model.limits import (
     TTL_SECONDS_MAX,
 )
 from .errors import Problem
-from .rsgi import Headers
 from .tokens import parse_number, parse_time
+from .wire.headers import HeaderList, RequestHeaders
 
 OURS = frozenset(
     (
@@ -37,14 +39,16 @@ OURS = frozenset(
         "stream-ttl",
     )
 )
+IGNORED_BYTES_MAX = 1024
+"""How long the list of ignored attributes may get: proxies refuse long headers."""
 _JOINED = frozenset(("if-none-match", "if-match"))
 
 
-def take_headers(headers: Headers) -> dict[str, str]:
+def take_headers(headers: RequestHeaders) -> dict[str, str]:
     """Our headers of a request by name, in lower case."""
     taken = {}
     for name in OURS.intersection(headers.keys()):
-        values = headers.get_all(name)
+        values = headers[name]
         if len(values) == 1:
             taken[name] = values[0]
         elif not values:
@@ -103,18 +107,37 @@ def parse_record_match(headers: dict[str, str]) -> int | None:
     return number
 
 
-def parse_attributes(text: bytes | str) -> bytes:
-    """The attributes in a body or a header, as canonical JSON."""
+def parse_attributes(text: bytes | str) -> Attributes:
+    """The attributes in a body or a header."""
     try:
-        return canonical(text)
+        return read_attributes(text)
     except AttributesInvalid as error:
         raise Problem("attributes_invalid", str(error)) from None
 
 
-def parse_attributes_header(headers: dict[str, str]) -> bytes | None:
+def parse_attributes_header(headers: dict[str, str]) -> Attributes | None:
     """The attributes that a stream is to be created with."""
     text = headers.get("stream-attrs")
     return None if text is None else parse_attributes(text)
+
+
+def ignored_attributes(names: tuple[str, ...]) -> HeaderList:
+    """The header that names the attributes which were not stored, if there are any.
+
+    The names are the client's, so they are percent-encoded; those that do not fit are only counted.
+    """
+    if not names:
+        return []
+    told: list[str] = []
+    room = IGNORED_BYTES_MAX - len(f"+{len(names)}")
+    for name in names:
+        encoded = quote(name, safe="", errors="replace") or '""'
+        room -= len(encoded) + len(", ")
+        if room < 0:
+            told.append(f"+{len(names) - len(told)}")
+            break
+        told.append(encoded)
+    return [("stream-attrs-ignored", ", ".join(told))]
 
 
 def parse_lifetime(headers: dict[str, str]) -> tuple[int | None, int | None]:

@@ -17,7 +17,7 @@ def healthz(exchange: Exchange) -> None:
 
 
 def readyz_local(exchange: Exchange) -> None:
-    """This node has recovered and takes requests."""
+    """This node has recovered and takes requests, writes included."""
     _send_readiness(exchange)
 
 
@@ -31,13 +31,16 @@ def readyz_cluster(exchange: Exchange) -> None:
 
 def _send_readiness(exchange: Exchange) -> None:
     node = exchange.app.node
+    answer: dict[str, object] = {"ready": False}
     if exchange.app.stopping:
-        status, answer = 503, {"ready": False, "reason": "the server is stopping"}
-    elif node.recovered:
-        status, answer = 200, {"ready": True}
+        answer["reason"] = "the server is stopping"
+    elif not node.recovered:
+        answer |= {"reason": node.busy_with, "progress": round(node.progress, 4)}
+    elif node.log_problem is not None:
+        answer["reason"] = f"the log does not take entries: {node.log_problem}"
     else:
-        status, answer = 503, {"ready": False, "reason": node.busy_with, "progress": round(node.progress, 4)}
-    exchange.send(status, _JSON, msgspec.json.encode(answer))
+        answer["ready"] = True
+    exchange.send(200 if answer["ready"] else 503, _JSON, msgspec.json.encode(answer))
 
 
 ROUTES: dict[str, dict[str, Callable[[Exchange], None]]] = {

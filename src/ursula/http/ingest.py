@@ -47,7 +47,7 @@ class Wanted(msgspec.Struct, forbid_unknown_fields=True):
 
 def stage(exchange: Exchange) -> None:
     """Store rows of a bulk write; nobody sees them yet."""
-    bucket = parse_query(exchange.scope.query_string).get("bucket")
+    bucket = parse_query(exchange.request.query_string).get("bucket")
     if not bucket:
         raise Problem("invalid_parameter", "bucket says for which bucket the rows are")
     if bucket not in exchange.app.node.group_of(bucket).state.buckets:
@@ -61,7 +61,7 @@ async def _stage(exchange: Exchange, bucket: str) -> None:
         writer = await receive(exchange, node.blobs, _LIMIT)
         try:
             rows = await asyncio.to_thread(check_staged, writer.path)
-            key = new_key(bucket)
+            key = new_key(bucket, writer.digest)
             await node.store.put_file(key, writer.path)
         finally:
             await asyncio.to_thread(writer.discard)

@@ -49,10 +49,10 @@ async def _store_first(exchange: Exchange, group: Group, command: Append | Creat
     incarnation = _NO_INCARNATION if isinstance(found, Refused) else found.incarnation
     key = node.blobs.new_key(command.bucket, incarnation)
     try:
-        await node.blobs.put(key, command.messages)
+        checksums = await node.blobs.put(key, command.messages)
     except StoreFailed as error:
         raise Problem("store_unavailable", f"the body could not be stored: {error}") from error
-    body = Body(key, tuple(map(len, command.messages)), made_at(key))
+    body = Body(key, tuple(map(len, command.messages)), made_at(key), checksums)
 
     def on_outcome(outcome: Answer) -> None:
         if not _is_stored(outcome) and not isinstance(outcome, OutcomeUnknown):

@@ -5,7 +5,6 @@ from typing import Protocol
 
 from ..engine.group import Group
 from .exchange import Exchange
-from .rsgi import Future
 
 
 class Ending(Protocol):
@@ -29,8 +28,7 @@ class Waiting:
         self.incarnation = incarnation
         self.over = False
         self._timer: asyncio.TimerHandle | None = None
-        self._gone: Future | None = exchange.proto.client_disconnect()
-        self._gone.add_done_callback(self._client_gone)
+        exchange.request.on_gone = self.stop
         exchange.app.live.add(self)
 
     def wake_in(self, seconds: float) -> None:
@@ -56,9 +54,4 @@ class Waiting:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._gone is not None:
-            self._gone.cancel()
-            self._gone = None
-
-    def _client_gone(self, future: Future) -> None:
-        self.stop()
+        self.exchange.request.on_gone = None

@@ -10,13 +10,15 @@ from .fetching import fetch
 from .live import Waiting
 from .query import ReadQuery
 from .reads import send_page
-from .rsgi import HeaderList
 from .tokens import cursor_at, format_offset
 from .traffic import STREAM_LONG_POLL
+from .wire.headers import HeaderList
 
 
 def answer_long_poll(exchange: Exchange, query: ReadQuery, group: Group, page: Page) -> None:
     """A read that waits for a while if it is at the tail."""
+    if exchange.request.is_gone:
+        return
     exchange.route = STREAM_LONG_POLL
     if page.next_offset > page.offset:
         send_page(exchange, page, query, [_cursor(query)])

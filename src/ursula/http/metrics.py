@@ -29,6 +29,7 @@ from .cold_metrics import cold_families
 from .exchange import Exchange
 from .families import by_group, gauge, histogram_buckets
 from .traffic import LIVE, Traffic
+from .wire.server import WireServer
 
 if TYPE_CHECKING:
     from .app import App
@@ -77,6 +78,7 @@ def families(app: "App", held: Held) -> Iterator[Metric]:
         {"version": version("ursula"), "python": platform.python_version()},
     )
     yield from _requests(app.traffic)
+    yield from _connections(app.wire)
     yield from _live(app)
     statuses, cold = app.node.statuses(), app.node.cold_statuses()
     yield from _backpressure(app, cold)
@@ -108,6 +110,18 @@ def _requests(traffic: Traffic) -> Iterator[Metric]:
             latencies.add_metric(values, histogram_buckets(latency), latency.total)
     yield counts
     yield latencies
+
+
+def _connections(wire: WireServer) -> Iterator[Metric]:
+    yield gauge("ursula_http_connections", "Connections that are open.", wire.connection_count)
+    yield gauge(
+        "ursula_http_unread_bytes", "Bytes of answers that clients have not read yet.", wire.unread_bytes
+    )
+    yield CounterMetricFamily(
+        "ursula_http_slow_clients_ended",
+        "Connections that were cut off, since their clients left too much unread.",
+        wire.clients_ended,
+    )
 
 
 def _live(app: "App") -> Iterator[Metric]:
@@ -192,6 +206,9 @@ def _logs(statuses: list[GroupStatus]) -> Iterator[Metric]:
     applied = by_group("ursula_log_applied_position", "Position of the last applied entry.")
     pending = by_group("ursula_log_pending_commands", "Commands that are not yet durable and applied.")
     size = by_group("ursula_log_size_bytes", "Bytes of all entries that are kept.")
+    ahead = by_group(
+        "ursula_log_clock_ahead_seconds", "How far the time of the log is ahead of the machine's clock."
+    )
     segments = by_group("ursula_log_segments", "Segment files.")
     failures = CounterMetricFamily(
         "ursula_log_failures",
@@ -207,11 +224,12 @@ def _logs(statuses: list[GroupStatus]) -> Iterator[Metric]:
         applied.add_metric(labels, group.applied)
         pending.add_metric(labels, group.pending_commands)
         size.add_metric(labels, group.log_bytes)
+        ahead.add_metric(labels, group.clock_ahead_seconds)
         failures.add_metric((*labels, "unavailable"), group.entries_unavailable)
         failures.add_metric((*labels, "unknown"), group.entries_unknown)
         if group.log_segment_count is not None:
             segments.add_metric(labels, group.log_segment_count)
         if group.sync_seconds is not None:
             syncs.add_metric(labels, histogram_buckets(group.sync_seconds), group.sync_seconds.total)
-    found: tuple[Metric, ...] = (tail, applied, pending, size, segments, failures, syncs)
+    found: tuple[Metric, ...] = (tail, applied, pending, size, ahead, segments, failures, syncs)
     yield from (family for family in found if family.samples)

@@ -13,7 +13,7 @@ _ANSWERS = {Live.NO: answer_now, Live.LONG_POLL: answer_long_poll, Live.SSE: ans
 
 def get_stream(exchange: Exchange) -> None:
     """A read, at once, by long-poll or as events."""
-    query = parse_read_query(exchange.scope.query_string)
+    query = parse_read_query(exchange.request.query_string)
     if query.live is Live.SSE:
         resumed = exchange.headers.get("last-event-id")
         if resumed is not None:

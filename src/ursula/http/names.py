@@ -21,6 +21,7 @@ PARTS: dict[str, bool | None] = {
 }
 """What a path may name below a stream, and whether it takes an argument (None: it may)."""
 
+BUCKET_PATTERN = "a bucket name has 4 to 64 characters of a-z, 0-9, '_' and '-'"
 _BUCKET = re.compile(r"[a-z0-9_-]{4,64}")
 
 
@@ -71,9 +72,14 @@ def parse_bucket_name(name: str) -> str:
     """The name of a bucket that is to be created."""
     if name in RESERVED_BUCKETS:
         raise Problem("invalid_bucket_id", f"the bucket name {name!r} is reserved")
-    if _BUCKET.fullmatch(name) is None:
-        raise Problem("invalid_bucket_id", "a bucket name has 4 to 64 characters of a-z, 0-9, '_' and '-'")
+    if not is_bucket_name(name):
+        raise Problem("invalid_bucket_id", BUCKET_PATTERN)
     return name
+
+
+def is_bucket_name(name: str) -> bool:
+    """Whether a bucket could be created under this name, unless it is reserved."""
+    return _BUCKET.fullmatch(name) is not None
 
 
 def parse_source(header: str, target: Target) -> str:

@@ -113,7 +113,7 @@ def _hot_reason(exchange: Exchange, groups: list[ColdStatus]) -> str | None:
 
 def list_buckets(exchange: Exchange) -> None:
     """GET on the buckets: a page of them, sorted by name."""
-    given = parse_query(exchange.scope.query_string)
+    given = parse_query(exchange.request.query_string)
     limit = parse_count(given, "limit", LIST_PAGE_MAX, 1, LIST_PAGE_MAX)
     found = exchange.app.node.list_buckets(given.get("after", ""), limit + 1)
     page, has_more = found[:limit], len(found) > limit

@@ -17,7 +17,7 @@ _JSON = [("content-type", "application/json"), ("cache-control", "no-store")]
 
 def get_plan(exchange: Exchange) -> None:
     """Which segments and which hot steps have what happened in a bucket after a position, up to now."""
-    given = parse_query(exchange.scope.query_string)
+    given = parse_query(exchange.request.query_string)
     bucket = given.get("bucket")
     if not bucket:
         raise Problem("invalid_parameter", "bucket says whose history it is")

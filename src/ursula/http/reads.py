@@ -12,8 +12,8 @@ from ..model.outcomes import AnyOutcome, Page, RecordPage, Refused
 from .exchange import Exchange
 from .fetching import fetch
 from .query import ReadQuery
-from .rsgi import HeaderList
 from .tokens import format_offset, format_tag, format_time, tag_matches
+from .wire.headers import HeaderList
 
 Handler = Callable[[Exchange], None]
 Again = Callable[[], None]

@@ -1,9 +1,4 @@
-"""The server process: Granian embedded in our event loop, on a socket of our own.
-
-Granian runs in this one process, since its worker processes outlive a killed parent and would go on
-writing. Its scheduler is replaced by one that hands each request to the app directly: no task and
-no coroutine per request.
-"""
+"""The server process: a node and its HTTP side on one event loop, from the first lock to the last answer."""
 
 import asyncio
 import logging
@@ -11,12 +6,8 @@ import os
 import resource
 import signal
 import socket
-from typing import Any
 
-import granian.server.embed as embedded
-from granian._granian import CallbackScheduler, RSGIWorker, SocketHolder
-from granian.constants import HTTPModes, Interfaces
-from granian.http import HTTP1Settings
+import uvloop
 
 from .. import logs
 from ..cold.opening import open_store
@@ -24,29 +15,26 @@ from ..config import Address, Settings, StartRefused
 from ..engine import loading
 from ..engine.flusher import Superseded
 from ..engine.folder import DataFolder, FolderRefused
+from ..engine.heartbeat import Server
 from ..engine.node import Node
 from ..log.seam import LogDamaged
 from ..model.entry import EntryUnreadable
 from .app import App
-from .loop import CoalescingLoop
-from .small_bodies import Handle, SmallBodies
+from .wire.server import BACKLOG, WireServer
 
-BACKLOG = 4096
-TCP_USER_TIMEOUT_MILLISECONDS = 20_000
-HEADER_TIMEOUT_MILLISECONDS = 30_000
+TCP_USER_TIMEOUT_MILLISECONDS = 120_000
+"""A client that is gone without a word is noticed after this. So is one that reads nothing for as long."""
 STOP_SECONDS_MAX = 8.0
 SPARE_FILES = 256
+"""Files that are not connections: the log, the store, spools, bodies on their way to the disk."""
 
 logger = logging.getLogger("ursula")
 
 
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. Raises StartRefused if it cannot start."""
-    with asyncio.Runner(loop_factory=CoalescingLoop) as runner:
-        code = runner.run(_serve(settings))
-    # A body that was never sent to its end keeps a thread of Granian's waiting, and us with it.
-    logging.shutdown()
-    os._exit(code)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(settings))
 
 
 async def _serve(settings: Settings) -> int:
@@ -54,38 +42,48 @@ async def _serve(settings: Settings) -> int:
         folder = DataFolder(settings.server.data_dir) if settings.server.log == "file" else None
     except FolderRefused as error:
         raise StartRefused(str(error)) from None
-    listener = _listen(settings.server.listen)
-    _raise_file_limit(settings.limits.connections)
+    listener = listen(settings.server.listen)
+    connections_max = _clamp_connections(settings.limits.connections)
+    advertise = settings.server.advertise
+    if advertise.port == 0:
+        advertise = Address(advertise.host, listener.getsockname()[1])
     node = Node(
         folder,
         settings.limits.log_segment_bytes,
         cold=settings.cold,
         store=open_store(settings.cold, settings.server.data_dir) if folder is not None else None,
         spool_bytes=settings.limits.spool_bytes,
+        server=Server(settings.server.node_id, str(advertise), None if folder is None else folder.path),
     )
-    app = App(node, settings)
-    if settings.server.advertise.port == 0:
-        app.advertise = str(Address(settings.server.advertise.host, listener.getsockname()[1]))
-    server = _Server(app.handle, listener, settings.limits.connections)
+    wire = WireServer(listener, connections_max, settings.limits.unread_bytes, settings.http.keep_alive)
+    app = App(node, settings, wire)
+    app.advertise = str(advertise)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    loop.add_signal_handler(signal.SIGHUP, _ignore_hangup)
     _announce(settings, listener)
-    serving = asyncio.create_task(server.serve())
+    serving = asyncio.create_task(wire.serve(app.handle, app.cors.lines(None)))
     running = asyncio.create_task(node.run())
     waiting = asyncio.create_task(stopping.wait())
     await asyncio.wait((serving, running, waiting), return_when=asyncio.FIRST_COMPLETED)
     ended = running if running.done() else serving if serving.done() else None
     failure = ended.exception() if ended is not None else None
-    app.end_live()
-    server.stop()
-    await asyncio.wait((serving,), timeout=STOP_SECONDS_MAX)
+    wire.is_stopping = True
+    app.end_live(failure)
+    serving.cancel()
+    await wire.stop(STOP_SECONDS_MAX)
     await node.stop()
+    for task in (serving, waiting):
+        task.cancel()
     if failure is None:
         logger.info("stopped")
         return 0
-    if isinstance(failure, LogDamaged | EntryUnreadable | loading.StartRefused | FolderRefused | Superseded):
+    if isinstance(failure, Superseded):
+        logger.critical("stopped: %s", failure)
+        return 1
+    if isinstance(failure, LogDamaged | EntryUnreadable | loading.StartRefused | FolderRefused):
         raise StartRefused(str(failure))
     if isinstance(failure, OSError) and ended is running:
         raise StartRefused(f"cannot use the data folder {settings.server.data_dir}: {failure}")
@@ -93,8 +91,13 @@ async def _serve(settings: Settings) -> int:
     return 1
 
 
-def _listen(address: Address) -> socket.socket:
-    """Our own socket: Granian would set SO_REUSEPORT, and two servers on one port would be no error."""
+def _ignore_hangup() -> None:
+    """A terminal that goes away, or an operator who expects SIGHUP to load settings anew."""
+    logger.info("SIGHUP is ignored: settings are read at the start only, so restart to change them")
+
+
+def listen(address: Address) -> socket.socket:
+    """The socket on which clients connect. A second server on the same port is an error: no SO_REUSEPORT."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         listener = socket.create_server(address, family=family, backlog=BACKLOG)
@@ -111,16 +114,24 @@ def _reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
 
 
-def _raise_file_limit(connections: int) -> None:
+def _clamp_connections(connections: int) -> int:
+    """Raise the limit of open files to fit so many connections; how many fit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + SPARE_FILES
     if hard != resource.RLIM_INFINITY and wanted > hard:
-        logger.warning(
-            "only %d files may be open, which is less than limits.connections needs: raise `ulimit -n`", hard
-        )
         wanted = hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    possible = max(wanted - SPARE_FILES, wanted // 2)
+    if possible < connections:
+        logger.warning(
+            "only %d connections are possible instead of %d (limits.connections), since only %d files may be "
+            "open: raise `ulimit -n`",
+            possible,
+            connections,
+            wanted,
+        )
+    return min(connections, possible)
 
 
 def _announce(settings: Settings, listener: socket.socket) -> None:
@@ -136,48 +147,3 @@ def _announce(settings: Settings, listener: socket.socket) -> None:
             node_id=settings.server.node_id,
         ),
     )
-
-
-class _Server(embedded.Server):  # type: ignore[misc]
-    """Granian's embedded server with our socket and our scheduler."""
-
-    def __init__(self, handle: Handle, listener: socket.socket, connections: int) -> None:
-        super().__init__(
-            handle,
-            interface=Interfaces.RSGI,
-            http=HTTPModes.http1,
-            websockets=False,
-            backlog=BACKLOG,
-            backpressure=connections,
-            http1_settings=HTTP1Settings(header_read_timeout=HEADER_TIMEOUT_MILLISECONDS),
-            log_enabled=False,
-        )
-        self._listener = listener
-        embedded._new_cbscheduler = lambda loop, callback, impl_asyncio: _Scheduler(
-            loop, handle, None, None, None
-        )
-        embedded.RSGIWorker = _Worker
-
-    def _init_shared_socket(self) -> None:
-        self._shd = SocketHolder(self._listener.detach(), False, BACKLOG)  # type: ignore[call-arg]
-        self._sfd = self._shd.get_fd()
-        self._ssp = None
-
-
-class _Worker:
-    """Granian's worker on the runtime of tokio that is made for several threads, with one.
-
-    The other one is woken by a system call for each answer and each body, also while it is at work.
-    """
-
-    def __init__(self, *arguments: Any) -> None:
-        self._worker = RSGIWorker(*arguments)
-        self.serve_async = self._worker.serve_mtr  # type: ignore[attr-defined]
-
-
-class _Scheduler(CallbackScheduler):
-    """Hands each request to the app on the event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, handle: Handle, *unused: Any) -> None:
-        super().__init__()
-        self._schedule_fn = SmallBodies(loop, handle).schedule

@@ -1,6 +1,5 @@
 """Snapshots: published from a body that goes to a file as it arrives, and read back; and trimming."""
 
-import asyncio
 import re
 
 from ..cold.blobs import BlobFile, Blobs, made_at
@@ -16,12 +15,9 @@ from .exchange import Exchange
 from .query import parse_query
 from .reads import Handler, settle
 from .receiving import receive
-from .rsgi import HeaderList
 from .tokens import format_offset, parse_offset, tag_matches
+from .wire.headers import HeaderList
 from .writes import AnyAnswer, refusal
-
-OPENING_SECONDS = 60.0
-"""By then Granian has opened the file that it was given; what is open stays readable without a name."""
 
 _LIMIT = BodyLimit(SNAPSHOT_BYTES_MAX)
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)", re.ASCII)
@@ -30,7 +26,7 @@ _RANGE = re.compile(r"bytes=(\d*)-(\d*)", re.ASCII)
 def publish_snapshot(exchange: Exchange) -> None:
     """PUT on a snapshot."""
     offset = _offset(exchange)
-    trim = parse_query(exchange.scope.query_string).get("trim", "true")
+    trim = parse_query(exchange.request.query_string).get("trim", "true")
     if trim not in ("true", "false"):
         raise Problem("invalid_parameter", "trim is true or false")
     found = _describe(exchange, publish_snapshot)
@@ -115,7 +111,7 @@ async def _send(exchange: Exchange, found: Description, snapshot: Snapshot) -> N
         ("accept-ranges", "bytes"),
     ]
     known = exchange.headers.get("if-none-match")
-    is_head = exchange.scope.method == "HEAD"
+    is_head = exchange.request.method == "HEAD"
     is_known = known is not None and tag_matches(known, tag)
     blobs = exchange.app.node.blobs
     blob = None if is_known or is_head else await open_snapshot(blobs, snapshot)
@@ -135,28 +131,25 @@ async def _send(exchange: Exchange, found: Description, snapshot: Snapshot) -> N
         exchange.empty(status, [*headers, ("content-length", str(end - start))])
     else:
         exchange.file(status, headers, str(blob.path), start, end)
-        if blob.is_copy:
-            asyncio.get_running_loop().call_later(OPENING_SECONDS, _let_go, blob)
 
 
 async def open_snapshot(blobs: Blobs, snapshot: Snapshot) -> BlobFile:
     """The bytes of a snapshot as a file, if they are what was stored."""
     try:
         blob = await blobs.file(snapshot.blob)
+        _check(blob.size, snapshot)
+        await blobs.check(snapshot.blob, blob, snapshot.digest)
     except StoreFailed as error:
         raise _lost(error) from error
-    _check(blob.size, snapshot)
     return blob
 
 
 async def read_snapshot(blobs: Blobs, snapshot: Snapshot) -> bytes:
     """The bytes of a snapshot, if they are what was stored."""
     try:
-        data = await blobs.read(snapshot.blob)
+        return await blobs.read(snapshot.blob, snapshot.digest)
     except StoreFailed as error:
         raise _lost(error) from error
-    _check(len(data), snapshot)
-    return data
 
 
 async def _measure(blobs: Blobs, snapshot: Snapshot) -> None:
@@ -181,10 +174,6 @@ def _check(size: int, snapshot: Snapshot) -> None:
             "object_damaged",
             f"the snapshot blobs/{snapshot.blob} has {size} bytes instead of {snapshot.size}",
         )
-
-
-def _let_go(blob: BlobFile) -> None:
-    """By now it has been opened, and may lose its name."""
 
 
 def delete_snapshot(exchange: Exchange) -> None:

@@ -1,8 +1,8 @@
 """Server-sent events: one data event and one control event per stretch of a stream, in one write.
 
 All subscribers of a stream share a fan-out, which encodes what is new once and hands the same bytes
-to everyone who is at the same offset. What is sent lies in memory until the client reads it, so a
-connection ends at an event boundary after a while or after a number of bytes, and the client resumes.
+to everyone who is at the same offset. A client that does not read is sent nothing more until it has, and goes
+on from where it is. A connection ends at an event boundary after a while, and the client resumes.
 """
 
 import asyncio
@@ -28,13 +28,18 @@ from .live import Waiting
 from .long_poll import send_nothing
 from .query import ReadQuery, RecordQuery
 from .reads import RECORD_EXTENSION, bytes_of, record_lines
-from .rsgi import HeaderList, Transport
 from .tokens import cursor_at, format_offset
 from .traffic import STREAM_SSE
+from .wire.headers import HeaderList
+from .wire.request import Outgoing
 
 HEARTBEAT = b":\n\n"
 TIMER_SECONDS = 0.005
 """What the event loop's timers may come early by: too little to wait for."""
+
+REST_SECONDS = 2.0
+"""How long the first bytes of a character are held back at the tail: its rest may come with the next append.
+Bytes that never become a character, such as Latin-1, must not be held back for ever."""
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +48,8 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 def answer_sse(exchange: Exchange, query: ReadQuery, group: Group, page: Page) -> None:
     """A read that goes on as events."""
+    if exchange.request.is_gone:
+        return
     exchange.route = STREAM_SSE
     if "last-event-id" in exchange.headers and page.closed and page.offset == page.tail:
         send_nothing(exchange, page, query)
@@ -69,8 +76,14 @@ class Event(NamedTuple):
     is_last: bool
 
 
-Found = Event | Refused | None
-"""What comes after an offset, or that the reader may not go on, or that there is nothing yet."""
+class Incomplete(NamedTuple):
+    """There is only the beginning of a character after an offset."""
+
+
+Found = Event | Refused | Incomplete | None
+"""What comes after an offset, or that the reader may not go on, or that there is nothing to be shown yet."""
+
+FoundLater = Later[Event | Incomplete | None]
 
 
 class Events(Protocol):
@@ -79,8 +92,8 @@ class Events(Protocol):
     key: str
     watched: str
 
-    def find(self, offset: int, cursor: str | None) -> Found | Later[Event | None]:
-        """What comes after the offset; None if there is nothing yet."""
+    def find(self, offset: int, cursor: str | None, is_final: bool = False) -> Found | FoundLater:
+        """What comes after the offset; None if there is nothing yet. `is_final`: nothing is held back."""
         ...
 
     def nothing_yet(self, offset: int, cursor: str) -> bytes | None:
@@ -117,17 +130,17 @@ class StreamEvents:
         self.watched = incarnation
         self.key = incarnation if records is None else f"{incarnation} {records[2:]}"
 
-    def find(self, offset: int, cursor: str | None) -> Found | Later[Event | None]:
-        """What comes after the offset; None if there is nothing yet."""
+    def find(self, offset: int, cursor: str | None, is_final: bool = False) -> Found | FoundLater:
+        """What comes after the offset; None if there is nothing yet. `is_final`: nothing is held back."""
         page = self._page(offset)
         if isinstance(page, Later):
-            return Later(partial(self._find_later, page, offset, cursor))
-        return self._event(page, offset, cursor)
+            return Later(partial(self._find_later, page, offset, cursor, is_final))
+        return self._event(page, offset, cursor, is_final)
 
-    async def _find_later(self, later: Later[Page], offset: int, cursor: str | None) -> Found:
-        return self._event(await later.get(), offset, cursor)
+    async def _find_later(self, later: Later[Page], offset: int, cursor: str | None, is_final: bool) -> Found:
+        return self._event(await later.get(), offset, cursor, is_final)
 
-    def _event(self, page: Page | Refused, offset: int, cursor: str | None) -> Found:
+    def _event(self, page: Page | Refused, offset: int, cursor: str | None, is_final: bool) -> Found:
         if isinstance(page, Refused):
             return page
         if page.next_offset == offset and not page.closed:
@@ -135,9 +148,9 @@ class StreamEvents:
         key = (offset, page.next_offset, page.tail, page.closed, cursor_at(time.time(), cursor))
         if self._encoded is None or self._encoded[0] != key:
             envelopes = self._records is not None and self._records.as_envelopes
-            event = encode_page(page, key[-1], envelopes)
+            event = encode_page(page, key[-1], envelopes, is_final)
             if event is None:
-                return None
+                return Incomplete()
             self._encoded = (key, event)
         return self._encoded[1]
 
@@ -188,9 +201,9 @@ class FanOut:
             if self._fan_outs.get(self.events.key) is self:
                 del self._fan_outs[self.events.key]
 
-    def next_event(self, offset: int, cursor: str | None) -> Found | Later[Event | None]:
+    def next_event(self, offset: int, cursor: str | None) -> Found | FoundLater:
         """What comes after the offset; None if there is nothing yet."""
-        event: Found | Later[Event | None] = self._found.get((offset, cursor))
+        event: Found | FoundLater = self._found.get((offset, cursor))
         if event is None:
             event = self.events.find(offset, cursor)
             if self._waking and isinstance(event, Event):
@@ -200,10 +213,15 @@ class FanOut:
     def _wake(self) -> None:
         """Something is new. While this runs nothing changes: what is found for one is for all."""
         self._waking = True
-        for subscriber in tuple(self._subscribers):
-            subscriber.pump()
-        self._waking = False
-        self._found.clear()
+        try:
+            for subscriber in tuple(self._subscribers):
+                try:
+                    subscriber.pump()
+                except Exception as error:
+                    subscriber.fail(error)
+        finally:
+            self._waking = False
+            self._found.clear()
 
 
 class Subscriber(Waiting):
@@ -216,21 +234,22 @@ class Subscriber(Waiting):
         exchange: Exchange,
         group: Group,
         fan_out: FanOut,
-        transport: Transport,
+        outgoing: Outgoing,
         offset: int,
         cursor: str | None,
     ) -> None:
         super().__init__(exchange, group, fan_out.events.watched)
         app = exchange.app
-        self._transport: Transport | None = transport
+        self._outgoing = outgoing
         self._cursor = cursor
         self._offset = offset
-        self._bytes_left = app.sse_bytes
         self._ends_at = time.monotonic() + app.sse_cycle_seconds
         self._fetching: asyncio.Task[None] | None = None
         self._missed = False
+        self._held_back: asyncio.TimerHandle | None = None
         self._fan_out = fan_out
         self._fan_out.join(self)
+        outgoing.when_room(self.pump)
         control = fan_out.events.nothing_yet(offset, cursor_at(time.time(), cursor))
         if control is not None:
             self._send(control)
@@ -239,20 +258,23 @@ class Subscriber(Waiting):
             self.tick()
 
     def pump(self) -> None:
-        """Send everything that is new; what must be fetched first holds up what comes after it."""
+        """Send what is new, as far as the client reads; what must be fetched holds up what comes after it."""
         if self._fetching is not None:
             self._missed = True
             return
-        while not self.over:
-            event = self._fan_out.next_event(self._offset, self._cursor)
-            if isinstance(event, Later):
-                self._missed = False
-                self._fetching = self.exchange.app.spawn(self.exchange, self._fetch(event))
-                return
-            if not self._pass_on(event):
+        while not self.over and not self._outgoing.is_full:
+            if not self._take(self._fan_out.next_event(self._offset, self._cursor)):
                 return
 
-    async def _fetch(self, later: Later[Event | None]) -> None:
+    def _take(self, found: Found | FoundLater) -> bool:
+        """Send what was found, or have it fetched; whether there may be more to send after it."""
+        if not isinstance(found, Later):
+            return self._pass_on(found)
+        self._missed = False
+        self._fetching = self.exchange.app.spawn(self.exchange, self._fetch(found))
+        return False
+
+    async def _fetch(self, later: FoundLater) -> None:
         """Wait for what lies in the store, and go on from there."""
         try:
             event = await fetch(later)
@@ -261,7 +283,7 @@ class Subscriber(Waiting):
             self.stop()
             if not isinstance(error, Problem):
                 raise
-            logger.warning("GET %s ends at %d: %s", self.exchange.scope.path, self._offset, error.message)
+            logger.warning("GET %s ends at %d: %s", self.exchange.request.path, self._offset, error.message)
             return
         self._fetching = None
         if self._pass_on(event) or self._missed:
@@ -271,14 +293,28 @@ class Subscriber(Waiting):
         """Send an event; whether there may be more after it."""
         if event is None:
             return False
+        if isinstance(event, Incomplete):
+            if self._held_back is None:
+                loop = asyncio.get_running_loop()
+                self._held_back = loop.call_later(REST_SECONDS, self._give_up_waiting, self._offset)
+            return False
         if isinstance(event, Refused):
             self.stop()
             return False
         self._offset = event.next_offset
         self._send(event.encoded)
-        if event.is_last or self._bytes_left <= 0 or self.exchange.app.stopping:
+        if event.is_last or self.exchange.app.stopping:
             self.stop()
         return not event.is_up_to_date
+
+    def _give_up_waiting(self, offset: int) -> None:
+        """The rest of a character has not come: send what there is of it."""
+        self._held_back = None
+        if offset != self._offset or self._fetching is not None:
+            self.pump()  # it did come, and perhaps the beginning of another one
+            return
+        if self._take(self._fan_out.events.find(offset, self._cursor, is_final=True)):
+            self.pump()
 
     def tick(self) -> None:
         """Show that the connection lives, or end it when its time has come."""
@@ -287,35 +323,43 @@ class Subscriber(Waiting):
             self.stop()
             return
         heartbeat = self.exchange.app.sse_heartbeat_seconds
-        if self._timer is not None:
+        if self._timer is not None and not self._outgoing.is_full:
             self._send(HEARTBEAT)
         self.wake_in(min(heartbeat, left))
+
+    def fail(self, error: Exception) -> None:
+        """Something is wrong with us: the client may go on elsewhere, and the others here."""
+        self.exchange.app.failed(self.exchange, error)
+        self.stop()
 
     def end(self) -> None:
         """The server stops: every write was whole events, so this is a boundary."""
         self.stop()
 
     def stop(self) -> None:
-        """End the response: it is over when nothing holds the transport any more."""
+        """End the response."""
+        if self.over:
+            return
         self._fan_out.leave(self)
-        self._transport = None
         if self._fetching is not None:
             self._fetching.cancel()
             self._fetching = None
+        if self._held_back is not None:
+            self._held_back.cancel()
+            self._held_back = None
         super().stop()
+        self._outgoing.end()
 
     def _send(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._bytes_left -= len(data)
-            self.exchange.app.traffic.sse_bytes += len(data)
-            try:
-                self._transport.send_bytes(data)
-            except Exception:  # the client went away, and we will be told
-                self.stop()
+        self.exchange.app.traffic.sse_bytes += len(data)
+        self._outgoing.write(data)
 
 
-def encode_page(page: Page, cursor: str, as_envelopes: bool = False) -> Event | None:
-    """The events for a stretch of a stream; None if it has nothing that can be shown yet."""
+def encode_page(page: Page, cursor: str, as_envelopes: bool = False, is_final: bool = False) -> Event | None:
+    """The events for a stretch of a stream; None if it has only the beginning of a character.
+
+    Such a beginning at the end of the stretch is left for the next event, unless it is final.
+    """
     next_offset = page.next_offset
     at_tail = next_offset == page.tail
     encoded = b""
@@ -326,9 +370,9 @@ def encode_page(page: Page, cursor: str, as_envelopes: bool = False) -> Event | 
         elif page.media_type == JSON:
             lines = _LINE_END.split(data)
         elif is_text(page.media_type):
-            text, shown = codecs.utf_8_decode(data, "replace", at_tail and page.closed)
+            text, shown = codecs.utf_8_decode(data, "replace", at_tail and (page.closed or is_final))
             if not text:
-                return None  # the beginning of a character, whose rest is yet to come
+                return None
             next_offset -= len(data) - shown
             at_tail = next_offset == page.tail
             lines = _LINE_END.split(text.encode())

@@ -11,6 +11,7 @@ from .errors import Problem
 from .exchange import Exchange
 from .headers import (
     OURS,
+    ignored_attributes,
     parse_attributes_header,
     parse_lifetime,
     parse_producer,
@@ -21,15 +22,16 @@ from .headers import (
 from .large_bodies import propose
 from .names import parse_source, parse_stream_path
 from .reads import RECORD_EXTENSION
-from .rsgi import Future, HeaderList, Watcher
 from .tokens import parse_if_match, parse_number, parse_offset
+from .wire.headers import HeaderList
+from .wire.request import Request
 
 if TYPE_CHECKING:
     from .app import App
 
 AnyAnswer = AnyOutcome | Failure
 
-_UNUSUAL = OURS - {"content-type"}
+_UNUSUAL = (OURS - {"content-type"}) | {"content-encoding", "transfer-encoding"}
 """Headers without which an append is a plain one."""
 
 
@@ -53,21 +55,19 @@ class AppendRequest(Exchange):
     __slots__ = ("_conditions", "_has_body", "_media_type")
 
     @classmethod
-    def at_once(cls, app: "App", watcher: Watcher, future: Future) -> bool:
+    def at_once(cls, app: "App", request: Request) -> bool:
         """Append a small body to a stream; False, and nothing is done, if that needs a closer look.
 
         The short way of the usual append, of which only the content type is to be known. It decides nothing
         by itself: whatever is unusual takes the long way from its beginning.
         """
-        scope, bodies = watcher.scope, app.bodies
-        headers = scope.headers
-        if not _UNUSUAL.isdisjoint(headers.keys()):
+        headers, bodies, body = request.headers, app.bodies, request.whole_body
+        if not body or not _UNUSUAL.isdisjoint(headers):
             return False
         try:
-            (content_type,) = headers.get_all("content-type")
+            (content_type,) = headers["content-type"]
             media_type = media_type_of(content_type)
-            target = parse_stream_path(scope.path)
-            body = future.result()
+            target = parse_stream_path(request.path)
             messages = (body,) if media_type != JSON else split(body)
         except Exception:  # who looks closer finds it too, and knows what to say
             return False
@@ -76,13 +76,12 @@ class AppendRequest(Exchange):
             return False
         kind = PlainAppend if media_type != JSON else Append
         command = kind(bucket, target.stream, messages, media_type)
-        request = cls(app, scope, watcher.proto, "POST", None)
-        request.target = target
-        request.unread = False
-        if not app.node.group_of(bucket).join(command, request._on_outcome, size):
+        exchange = cls(app, request)
+        exchange.target = target
+        if not app.node.group_of(bucket).join(command, exchange._on_outcome, size):
             return False
         bodies.held_bytes += size
-        request.held_bytes = size
+        exchange.held_bytes = size
         return True
 
     def begin(self) -> None:
@@ -199,7 +198,7 @@ class CreateRequest(Exchange):
             parse_stream_seq(headers),
             _if_match(self),
             self.wanted_incarnation(),
-            self._attributes,
+            self._attributes and self._attributes.stored,
         )
         propose(self, command, self._on_outcome, len(body), unsplit)
 
@@ -210,6 +209,8 @@ class CreateRequest(Exchange):
         headers = self.state_headers(outcome.incarnation, outcome.tail, outcome.tail, outcome.closed)
         headers.append(("content-type", outcome.content_type))
         headers += record_headers(outcome)
+        if self._attributes is not None:
+            headers += ignored_attributes(self._attributes.ignored)
         if outcome.new:
             headers.append(("location", self.app.location(self)))
         self.empty(201 if outcome.new else 200, headers)

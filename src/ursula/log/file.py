@@ -63,13 +63,17 @@ class FileLog:
         *,
         generation: int = 1,
         segment_bytes: int = SEGMENT_BYTES,
+        applied: int = 0,
         disk: Disk = REAL_DISK,
     ) -> "FileLog":
-        """Open the log in a folder, or begin one; LogDamaged if it cannot be read as it must be."""
+        """Open the log in a folder, or begin one; LogDamaged if it cannot be read as it must be.
+
+        `applied` is a position that it is known to have reached.
+        """
         folder = os.fspath(directory)
 
         def start() -> tuple[list[Segment], int, Writer]:
-            found = recover(disk, folder, generation, segment_bytes)
+            found = recover(disk, folder, generation, segment_bytes, applied)
             writer = Writer(disk, folder, generation, segment_bytes, found)
             try:
                 writer.begin_if_sealed()

@@ -40,8 +40,11 @@ class Recovered(NamedTuple):
     chain: int
 
 
-def recover(disk: Disk, directory: str, generation: int, segment_bytes: int) -> Recovered:
-    """Check a folder, cut a torn tail, make what is left durable."""
+def recover(disk: Disk, directory: str, generation: int, segment_bytes: int, applied: int = 0) -> Recovered:
+    """Check a folder, cut a torn tail, make what is left durable.
+
+    A log that ends before the position `applied` has lost its end: it is refused and left as it is.
+    """
     disk.make_directory(directory)
     with suppress(FileNotFoundError):
         disk.unlink(unborn_path(directory))
@@ -54,16 +57,21 @@ def recover(disk: Disk, directory: str, generation: int, segment_bytes: int) -> 
         segments.append(_load(disk, paths[-1]))
     _check_order(segments)
     if not segments:
+        beginning = generation << GENERATION_SHIFT
+        _check_end(directory, beginning, applied)
         disk.sync_directory(directory)
-        return Recovered([], None, generation << GENERATION_SHIFT, 0)
-    return _recover_last(disk, directory, segments, segment_bytes)
+        return Recovered([], None, beginning, 0)
+    return _recover_last(disk, directory, segments, segment_bytes, applied)
 
 
-def _recover_last(disk: Disk, directory: str, segments: list[Segment], segment_bytes: int) -> Recovered:
+def _recover_last(
+    disk: Disk, directory: str, segments: list[Segment], segment_bytes: int, applied: int
+) -> Recovered:
     last = segments[-1]
     reader = SegmentReader(disk, last.path, last.header)
     while reader.read():
         pass
+    _check_end(last.path, reader.position, applied)
     file = disk.open(last.path)
     try:
         if _is_torn(disk, file, reader):
@@ -84,6 +92,17 @@ def _check_generation(path: str, generation: int) -> None:
         problem = f"the log is already in generation {found}, but generation {generation} was asked for"
         hint = "This folder is newer than the state beside it: use the two that belong together."
         raise LogDamaged(path, f"position {_first_by_name(path)}", problem, hint)
+
+
+def _check_end(path: str, position: int, applied: int) -> None:
+    if position < applied:
+        problem = f"the log ends at position {position}, and this node had applied {applied}"
+        where = "either its end is damaged, or the log is older than the node"
+        hint = (
+            "Put the right log back from a copy, or make a new node from the store with `ursula restore`, "
+            "which loses what came after the last flush."
+        )
+        raise LogDamaged(path, where, problem, hint)
 
 
 def _check_order(segments: list[Segment]) -> None:

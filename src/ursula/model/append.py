@@ -60,9 +60,8 @@ def decide_append(
             return problem
     seq = command.stream_seq
     if seq is not None and stream.stream_seq is not None and seq.encode() <= stream.stream_seq.encode():
-        return refused(
-            "stream_seq_conflict", f"Stream-Seq must be greater than {stream.stream_seq!r}", stream
-        )
+        message = f"Stream-Seq {seq!r} is out of sequence: it must be greater than {stream.stream_seq!r}"
+        return refused("stream_seq_conflict", message, stream)
     if unsplit is not None:
         return refused("invalid_json", unsplit, stream)
     return stream
@@ -105,7 +104,7 @@ def write(
     messages: Sequence[Payload] = command.messages
     producer = command.producer
     if command.body is not None:
-        messages = parts_of(command.body.blob, command.body.sizes)
+        messages = parts_of(command.body)
         stream.messages.has_parts = True
     if messages:
         offset = stream.tail

@@ -1,7 +1,7 @@
 """The attributes of a stream as canonical JSON: the same attributes are the same bytes."""
 
 import json
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from .limits import ATTRIBUTES_BYTES_MAX
 
@@ -14,11 +14,18 @@ class AttributesInvalid(Exception):
     """A text that is not an attribute object, and why."""
 
 
-def canonical(text: bytes | str) -> bytes:
+class Attributes(NamedTuple):
+    """Attributes as they are stored, and the names of the fields that were left out."""
+
+    stored: bytes
+    ignored: tuple[str, ...]
+
+
+def read_attributes(text: bytes | str) -> Attributes:
     """The attributes in a JSON text: known fields only, keys sorted, no spaces."""
     try:
         value = json.loads(text, parse_constant=_refuse)
-        return _encode(value)
+        return Attributes(_encode(value), tuple(name for name in value if name not in _FIELDS))
     except RecursionError:
         raise AttributesInvalid("the attributes are nested too deeply") from None
     except ValueError as error:  # also what is not UTF-8, or a number too large to read

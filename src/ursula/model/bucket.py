@@ -49,14 +49,17 @@ class Bucket:
             row = self.parked.pop(name, None)
             if row is not None:
                 stream = self.streams[name] = decode_stream(name, row)
+                stream.encoded = (stream.changed, row)
                 self.unparked[stream] = self.name
         return stream
 
     def park(self, stream: Stream) -> None:
-        """Keep an idle stream as its row."""
+        """Keep an idle stream as its row, which is often there: a flush has made it, or `find` read it."""
         if self.streams.get(stream.name) is stream and stream.is_idle:
             del self.streams[stream.name]
-            self.parked[stream.name] = encode_stream(stream)
+            encoded = stream.encoded
+            is_fresh = encoded is not None and encoded[0] == stream.changed
+            self.parked[stream.name] = encoded[1] if encoded and is_fresh else encode_stream(stream)
 
     def row(self, name: str) -> bytes | None:
         """The row of the stream at a name."""
@@ -64,7 +67,11 @@ class Bucket:
         if parked is not None:
             return parked
         stream = self.streams.get(name)
-        return None if stream is None else encode_stream(stream)
+        if stream is None:
+            return None
+        row = encode_stream(stream)
+        stream.encoded = (stream.changed, row)
+        return row
 
     def all_names(self) -> Iterator[str]:
         """The names of all streams, also of those out of sight; others may come and go meanwhile."""

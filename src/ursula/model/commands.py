@@ -55,11 +55,15 @@ class ForkedAt(Struct, frozen=True, array_like=True, forbid_unknown_fields=True,
 
 
 class Body(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """Messages that were stored as a blob before they were logged: all bytes in a row, and their sizes."""
+    """Messages that were stored as a blob before they were logged: all bytes in a row, and their sizes.
+
+    `checksums` are those of the blocks of the blob; commands of before there were any have none.
+    """
 
     blob: str
     sizes: tuple[int, ...]
     made_at: int
+    checksums: tuple[int, ...] = ()
 
 
 class StoredSegment(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):

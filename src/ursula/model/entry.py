@@ -15,7 +15,7 @@ import msgspec
 
 from .commands import AnyCommand
 
-ENTRY_VERSION = 4
+ENTRY_VERSION = 5
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[int, int, int, list[AnyCommand]])

@@ -296,7 +296,8 @@ class State(Keeping):
             return bucket_not_found(command.bucket)
         if not bucket.is_empty:
             count = len(bucket.names)
-            return Refused("bucket_not_empty", f"the bucket has {count} streams: delete them first")
+            streams = "1 stream" if count == 1 else f"{count} streams"
+            return Refused("bucket_not_empty", f"the bucket is not empty: it has {streams}")
         return None
 
     def _settled(self, stream: Stream, command: SetAttributes | PublishSnapshot | Trim) -> AnyOutcome | None:

@@ -56,6 +56,7 @@ class Stream:
         "created_at",
         "deadline",
         "earliest",
+        "encoded",
         "expires_at",
         "first_record",
         "fork",
@@ -109,6 +110,7 @@ class Stream:
         self.snapshot: Snapshot | None = None
         self.attributes: bytes | None = None
         self.changed = -1
+        self.encoded: tuple[int, bytes] | None = None  # when it had changed last, and its row then
         self.referred = -1
         self.refs: array[int] | None = None
 

@@ -1,0 +1,163 @@
+"""Signs of life: a node that serves from a store keeps a small object there that says so.
+
+`ursula restore` looks for it, so that nobody takes a store away from a server that runs. It is replaced every
+few seconds, removed when the node stops in good order, and says nothing about the data: no reader needs it,
+the collector leaves it alone, and a node goes on if it cannot be written.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ..cold.checksum import has_checksum
+from ..cold.manifest import encode
+from ..cold.store import ObjectMissing, Store, StoreFailed
+from .clock import Clock
+from .flusher import check_generation
+from .folder import is_abandoned
+
+PREFIX = "alive/"
+NEAR_SECONDS, FAR_SECONDS = 10.0, 30.0
+"""How often it is replaced, in a folder and where each request costs something."""
+MISSED_MAX = 3
+"""So many may be missed before a node counts as dead."""
+ENDING_SECONDS_MAX = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """Who uses a store, and when that was last true; times in microseconds since 1970."""
+
+    cluster: str
+    generation: int
+    node: int
+    address: str
+    host: str
+    folder: str | None
+    place: str
+    """What tells the store from a copy of it."""
+    at: int
+    interval_seconds: float
+
+    def age_seconds(self, now: int) -> float:
+        """How long ago it was written; clocks may disagree."""
+        return (now - self.at) / 1_000_000
+
+    @property
+    def patience_seconds(self) -> float:
+        """The node counts as dead when this is older."""
+        return MISSED_MAX * self.interval_seconds
+
+
+class Server(NamedTuple):
+    """Who a node is to those who ask for signs of life."""
+
+    node: int
+    address: str
+    folder: Path | None
+
+
+class Heart:
+    """Keeps the heartbeat of one node."""
+
+    def __init__(self, store: Store, clock: Clock, cluster: str, generation: int, server: Server) -> None:
+        self._store = store
+        self._clock = clock
+        self._cluster = cluster
+        self._generation = generation
+        self._server = server
+        self._key = f"{PREFIX}{generation}-n{server.node}.json"
+        self._interval_seconds = FAR_SECONDS if store.local_range() is None else NEAR_SECONDS
+
+    async def run(self) -> None:
+        """Beat until cancelled; raises Superseded when the store went to a later generation."""
+        while True:
+            try:
+                await self._beat()
+                await self._forget_earlier()
+            except StoreFailed as error:
+                logger.debug("the heartbeat could not be written: %s", error)
+            await asyncio.sleep(self._interval_seconds)
+
+    async def end(self) -> None:
+        """Say that the node is done with the store; if that cannot be said now, it goes stale by itself."""
+        with suppress(StoreFailed, TimeoutError):
+            async with asyncio.timeout(ENDING_SECONDS_MAX):
+                await self._store.delete([self._key])
+
+    async def _forget_earlier(self) -> None:
+        """Remove what nodes of earlier generations left when they were killed."""
+        keys = [stored.key for stored in await self._store.list(PREFIX)]
+        generations = {key: key.removeprefix(PREFIX).partition("-")[0] for key in keys}
+        await self._store.delete(
+            [
+                key
+                for key, number in generations.items()
+                if number.isdigit() and int(number) < self._generation
+            ]
+        )
+
+    async def _beat(self) -> None:
+        await check_generation(self._store, self._generation)  # also: never write where no store is mounted
+        server = self._server
+        document = Heartbeat(
+            self._cluster,
+            self._generation,
+            server.node,
+            server.address,
+            socket.gethostname(),
+            None if server.folder is None else str(server.folder.resolve()),
+            await _place(self._store),
+            self._clock(),
+            self._interval_seconds,
+        )
+        await self._store.put(self._key, encode(document))
+
+
+async def find_heartbeats(store: Store) -> dict[str, Heartbeat | None]:
+    """All heartbeats of this very store by key; None for one that cannot be read."""
+    place = await _place(store)
+    found: dict[str, Heartbeat | None] = {}
+    for stored in await store.list(PREFIX):
+        try:
+            heartbeat = _decode(await store.get(stored.key))
+        except ObjectMissing:
+            continue  # its node has just stopped
+        if heartbeat is None or heartbeat.place == place:
+            found[stored.key] = heartbeat
+    return found
+
+
+def is_alive(heartbeat: Heartbeat, now: int) -> bool:
+    """Whether its node may still run, as far as its heartbeat and the lock of its data folder tell."""
+    if heartbeat.age_seconds(now) > heartbeat.patience_seconds:
+        return False
+    is_here = heartbeat.host == socket.gethostname() and heartbeat.folder is not None
+    return not (
+        is_here and is_abandoned(Path(heartbeat.folder or ""), heartbeat.cluster, heartbeat.generation)
+    )
+
+
+def _decode(data: bytes) -> Heartbeat | None:
+    try:
+        return msgspec.json.decode(data, type=Heartbeat) if has_checksum(data) else None
+    except ValueError:
+        return None
+
+
+async def _place(store: Store) -> str:
+    """What tells a store from a copy of it: its address, or the inode of its folder."""
+    path = store.local_path("generations")
+    if path is None:
+        return store.root
+    try:
+        return f"inode {(await asyncio.to_thread(os.stat, path.parent)).st_ino}"
+    except OSError:
+        return store.root

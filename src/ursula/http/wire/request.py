@@ -1,0 +1,244 @@
+"""One request on a connection: its head, its body as far as that has arrived, and the ways to answer it."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from .headers import HeaderList, RequestHeaders
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+BUFFERED_BYTES_MAX = 256 * 1024
+"""A connection is not read from while more of a body than this waits for whoever handles the request."""
+
+SHARED_BYTES_MIN = 4096
+"""Chunks of at least this size are sent without copying: many readers may be sent the same bytes."""
+
+FILE_PART_BYTES = 256 * 1024
+
+NO_BODY = frozenset((204, 304))
+"""Answers with these statuses never have a body, nor a length of one."""
+
+
+class BodyCutOff(Exception):
+    """The client did not send all of the body, or sent something that cannot be a part of it."""
+
+
+class Request:
+    """A request. Exactly one of `send`, `send_file` and `begin` answers it, once."""
+
+    __slots__ = (
+        "_connection",
+        "_parts",
+        "_waiter",
+        "body_length",
+        "buffered_bytes",
+        "cut_off",
+        "expects_continue",
+        "headers",
+        "is_complete",
+        "is_old",
+        "keep_alive",
+        "method",
+        "on_gone",
+        "path",
+        "query_string",
+    )
+
+    def __init__(
+        self,
+        connection: "Connection",
+        method: str,
+        target: str,
+        headers: RequestHeaders,
+        is_old: bool,
+        keep_alive: bool,
+    ) -> None:
+        self._connection = connection
+        self.method = method
+        path, _, self.query_string = target.partition("?")
+        self.path = unquote(path) if "%" in path else path
+        self.headers = headers
+        self.is_old = is_old
+        self.keep_alive = keep_alive and not is_old
+        self.expects_continue = False
+        self.body_length: int | None = 0
+        self.buffered_bytes = 0
+        self.is_complete = False
+        self.cut_off = False
+        self.on_gone: Callable[[], None] | None = None
+        self._parts: list[bytes] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._read_framing(headers)
+
+    def _read_framing(self, headers: RequestHeaders) -> None:
+        length = headers.first("content-length")
+        if length is not None:
+            self.body_length = int(length)  # the parser has checked it
+        elif "transfer-encoding" in headers:
+            self.body_length = None
+        if "expect" in headers:
+            expected = headers.first("expect") or ""
+            self.expects_continue = not self.is_old and expected.lower() == "100-continue"
+
+    @property
+    def scheme(self) -> str:
+        """http or https."""
+        return self._connection.scheme
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether there is no client any more that could be answered."""
+        return self._connection.is_lost
+
+    # The body
+
+    @property
+    def whole_body(self) -> bytes | None:
+        """The body, if all of it has arrived and none of it was taken."""
+        if not self.is_complete:
+            return None
+        parts = self._parts
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def feed(self, data: bytes) -> None:
+        """Some of the body has arrived."""
+        self._parts.append(data)
+        self.buffered_bytes += len(data)
+        self._wake()
+
+    def complete(self) -> None:
+        """All of the body has arrived."""
+        self.is_complete = True
+        self._wake()
+
+    def cut(self) -> None:
+        """The rest of the body will never arrive."""
+        if not self.is_complete:
+            self.cut_off = True
+            self._wake()
+
+    async def parts(self) -> AsyncGenerator[bytes]:
+        """The body as it arrives. Raises BodyCutOff if its end does not."""
+        if self.expects_continue:
+            self.expects_continue = False
+            if not self.is_complete and not self._parts:
+                self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        while True:
+            if self._parts:
+                part = b"".join(self._parts)
+                self._parts = []
+                self.buffered_bytes = 0
+                self._connection.adjust_reading()
+                yield part
+            elif self.is_complete:
+                return
+            elif self.cut_off:
+                raise BodyCutOff
+            else:
+                self._waiter = asyncio.get_running_loop().create_future()
+                try:
+                    await self._waiter
+                finally:
+                    self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # The answer
+
+    def send(self, status: int, common: str, headers: HeaderList, body: bytes | None) -> None:
+        """Answer with a body, or without one."""
+        connection = self._connection
+        if self.method == "HEAD" or status in NO_BODY:
+            framing = "" if body is None else f"content-length: {len(body)}\r\n"
+            body = None
+        elif body is None and any(name == "content-length" for name, _ in headers):
+            framing = ""
+        else:
+            framing = f"content-length: {len(body or b'')}\r\n"
+        head = connection.heads.encode(status, common, headers, framing + self._parting())
+        connection.write(head + body if body else head)
+        connection.finished(self)
+
+    def send_file(
+        self, status: int, common: str, headers: HeaderList, file: int, start: int, end: int
+    ) -> None:
+        """Answer with a range of an open file, read as the client takes it. The file is closed at the end."""
+        connection = self._connection
+        framing = f"content-length: {end - start}\r\n{self._parting()}"
+        connection.write(connection.heads.encode(status, common, headers, framing))
+        connection.start(self._copy_file(file, start, end))
+
+    async def _copy_file(self, file: int, start: int, end: int) -> None:
+        connection, loop = self._connection, asyncio.get_running_loop()
+        try:
+            while start < end and not connection.is_lost:
+                size = min(FILE_PART_BYTES, end - start)
+                data = await loop.run_in_executor(None, os.pread, file, size, start)
+                if not data:
+                    connection.abort()  # the file shrank: a cut answer says so, a filled-up one would lie
+                    return
+                start += len(data)
+                connection.write(data)
+                await connection.drained()
+        except OSError:
+            connection.abort()
+        finally:
+            os.close(file)
+        connection.finished(self)
+
+    def begin(self, status: int, common: str, headers: HeaderList) -> "Outgoing":
+        """Begin an answer whose body comes bit by bit."""
+        framing = "" if self.is_old else "transfer-encoding: chunked\r\n"
+        connection = self._connection
+        connection.write(connection.heads.encode(status, common, headers, framing + self._parting()))
+        return Outgoing(self, connection)
+
+    def _parting(self) -> str:
+        """What the head says if the connection ends after this answer."""
+        # No request can follow a body that nobody reads.
+        if not self.is_complete or self._connection.ends_soon:
+            self.keep_alive = False
+        return "" if self.keep_alive else "connection: close\r\n"
+
+
+class Outgoing:
+    """An answer that is sent bit by bit."""
+
+    __slots__ = ("_connection", "_request")
+
+    def __init__(self, request: Request, connection: "Connection") -> None:
+        self._request = request
+        self._connection = connection
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client must read before it is sent more; one that is gone never will."""
+        return self._connection.is_full or self._connection.is_lost
+
+    def when_room(self, callback: Callable[[], None] | None) -> None:
+        """Have a callback called each time the client has read what made it full."""
+        self._connection.on_room = callback
+
+    def write(self, data: bytes) -> None:
+        """Send some of the body."""
+        connection = self._connection
+        if self._request.is_old:
+            connection.write(data)
+        elif len(data) < SHARED_BYTES_MIN:
+            connection.write(b"%x\r\n%s\r\n" % (len(data), data))
+        else:
+            connection.write_all((b"%x\r\n" % len(data), data, b"\r\n"))
+
+    def end(self) -> None:
+        """The body is over."""
+        connection = self._connection
+        connection.on_room = None
+        if not self._request.is_old:
+            connection.write(b"0\r\n\r\n")
+        connection.finished(self._request)

@@ -1,0 +1,158 @@
+"""All connections: how many there may be, how long they may take, and how much they may leave unread."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Callable
+
+from ...engine.memory import give_back
+from .connection import Connection
+from .headers import AnswerHeads
+from .request import Request
+
+BACKLOG = 4096
+LOOK_SECONDS = 0.5
+PARTING_SECONDS = 0.2
+CONNECTIONS_WORTH_A_TRIM = 1000
+GRACE_SECONDS = 1.0
+"""A client that has been behind for less than this may just have been sent a lot: it is not cut off."""
+
+logger = logging.getLogger(__name__)
+
+
+class WireServer:
+    """Accepts connections on a socket and hands on their requests."""
+
+    handle: Callable[[Request], None]
+    common: str
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        connections_max: int,
+        unread_bytes_max: int,
+        keep_alive_seconds: float,
+    ) -> None:
+        self.heads = AnswerHeads()
+        self.now = time.monotonic()
+        self.congested: dict[Connection, float] = {}
+        self.clients_ended = 0
+        self.is_stopping = False
+        self._listener = listener
+        self._connections_max = connections_max
+        self._unread_bytes_max = unread_bytes_max
+        self._keep_alive_seconds = keep_alive_seconds
+        self._connections: set[Connection] = set()
+        self._connections_peak = 0
+        self._looks_soon = False
+        self._empty = asyncio.Event()
+
+    async def serve(self, handle: Callable[[Request], None], common: str) -> None:
+        """Accept connections until cancelled, or until something fails, and have their requests handled.
+
+        `common` is the header lines of answers that are given here, to what is not a request.
+        """
+        self.handle, self.common = handle, common
+        loop = asyncio.get_running_loop()
+        accepting = await loop.create_server(lambda: Connection(self), sock=self._listener, backlog=BACKLOG)
+        try:
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                self._look()
+        finally:
+            accepting.close()
+
+    async def stop(self, seconds_max: float) -> None:
+        """Answer the requests that are here or on their way, but not for long, and hang up.
+
+        Once `is_stopping` is set, a connection ends with its next answer. One without a request ends a little
+        later: hanging up on it at once would lose what its client is sending at this moment.
+        """
+        self.is_stopping = True
+        await asyncio.sleep(PARTING_SECONDS)
+        for connection in tuple(self._connections):
+            connection.close_if_idle()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds_max):
+                while self._connections:
+                    self._empty.clear()
+                    await self._empty.wait()
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    @property
+    def connection_count(self) -> int:
+        """How many are connected."""
+        return len(self._connections)
+
+    @property
+    def unread_bytes(self) -> int:
+        """How much all clients together have not read."""
+        return sum(connection.unread_bytes for connection in self.congested)
+
+    def admit(self, connection: Connection) -> int:
+        """Count a new connection; by how many there are too many now."""
+        self._connections.add(connection)
+        self._connections_peak = max(self._connections_peak, len(self._connections))
+        return len(self._connections) - self._connections_max
+
+    def forget(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self._connections.discard(connection)
+        self.congested.pop(connection, None)
+        if not self._connections:
+            self._empty.set()
+
+    def failed(self, error: BaseException | None) -> None:
+        """A connection ends for a reason of ours."""
+        logger.error("a connection failed", exc_info=error)
+
+    def look_at_unread(self) -> None:
+        """See soon whether clients leave too much unread; once, for all who ask meanwhile."""
+        if not self._looks_soon:
+            self._looks_soon = True
+            asyncio.get_running_loop().call_soon(self._bound_unread)
+
+    def _bound_unread(self) -> None:
+        """End the slowest readers if all together leave too much unread."""
+        self._looks_soon = False
+        excess = self.unread_bytes - self._unread_bytes_max
+        if excess <= 0:
+            return
+        is_dire = excess > self._unread_bytes_max
+        latest = time.monotonic() - (0 if is_dire else GRACE_SECONDS)
+        ended = 0
+        for connection, since in tuple(self.congested.items()):  # the one that has been behind longest first
+            if excess <= 0 or since > latest:
+                break
+            excess -= connection.unread_bytes
+            del self.congested[connection]
+            connection.abort()
+            ended += 1
+        if ended:
+            self.clients_ended += ended
+            self._connections_peak = len(self._connections) + CONNECTIONS_WORTH_A_TRIM
+            logger.warning(
+                "ended %d connections whose clients did not read: limits.unread_bytes were unread", ended
+            )
+
+    def _look(self) -> None:
+        self.now = now = time.monotonic()
+        self.heads.tick()
+        self._trim_memory()
+        self._bound_unread()
+        for connection in tuple(self._connections):
+            try:
+                connection.look(now, self._keep_alive_seconds)
+            except Exception as error:
+                self.failed(error)
+                connection.abort()
+
+    def _trim_memory(self) -> None:
+        """Have the memory of many connections that have ended go back to the system."""
+        count = len(self._connections)
+        if self._connections_peak - count >= CONNECTIONS_WORTH_A_TRIM:
+            self._connections_peak = count
+            asyncio.get_running_loop().run_in_executor(None, give_back)
