@@ -13,6 +13,7 @@ NPM := npm install --no-audit --no-fund --no-package-lock --loglevel=error
 PYTEST := .venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
 SPARK_FAULTS := $(addprefix tests/spark/,test_driver_killed.py long_driver_killed.py test_outages.py long_outages.py)
 TINY := tests/http tests/interop tests/client $(addprefix tests/faults/test_,$(addsuffix .py,kill kill_bucket stop disk cold_disk connections))
+NODE_TESTS := $(addprefix tests/,client conformance interop)
 PINS := pyproject.toml constraints.txt
 
 # The tests start hundreds of processes: each uses what one before it has compiled.
@@ -44,10 +45,10 @@ bench: .venv/bench.stamp bench/node_modules/install.stamp
 	@scripts/debian-packages wrk
 	.venv/bin/python -m bench $(ARGS)
 
-node: tests/conformance/node_modules/install.stamp tests/interop/node_modules/install.stamp
+node: $(addsuffix /node_modules/install.stamp,$(NODE_TESTS))
 
 clean:
-	rm -rf .venv tests/conformance/node_modules tests/interop/node_modules bench/node_modules
+	rm -rf .venv $(addsuffix /node_modules,$(NODE_TESTS) bench)
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from tests.client.driven import driven
 from tests.client.proxy import Proxy
+from tests.client.reference import reference_server
 from tests.conftest import StartServer
 from tests.scrape import scrape
 from tests.server import Server
@@ -78,6 +79,34 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
 def client(connect: Connect, server: Server) -> Client:
     """A client of the shared server."""
     return connect(server.url)
+
+
+@pytest.fixture(scope="session")
+def reference() -> Iterator[str]:
+    """The URL of a reference server, shared by all."""
+    with reference_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["ursula", "reference"])
+def target_url(request: pytest.FixtureRequest) -> str:
+    """Each server in turn: what is protocol works the same with both."""
+    if request.param == "reference":
+        return str(request.getfixturevalue("reference"))
+    server: Server = request.getfixturevalue("server")
+    return server.url
+
+
+@pytest.fixture
+def protocol(connect: Connect, target_url: str) -> Client:
+    """A client of each server in turn."""
+    return connect(target_url)
+
+
+@pytest.fixture
+def path() -> str:
+    """A path that every server takes, of a stream that no other test uses."""
+    return f"/v1/stream/protocol-{next(_numbers)}"
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import inspect
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any, cast
 
-from ursula.client import AsyncBucket, AsyncClient, AsyncProducer, AsyncStream, Client
+from ursula.client import AsyncBucket, AsyncClient, AsyncProducer, AsyncStream, AsyncTail, Client
 
-WRAPPED = (AsyncBucket, AsyncClient, AsyncProducer, AsyncStream)
+WRAPPED = (AsyncBucket, AsyncClient, AsyncProducer, AsyncStream, AsyncTail)
 
 
 def driven(client: AsyncClient, loop: asyncio.AbstractEventLoop) -> Client:
@@ -23,6 +23,8 @@ class Driven:
         self._loop = loop
 
     def __getattr__(self, name: str) -> Any:
+        if name == "close" and isinstance(self._inner, AsyncTail):
+            name = "aclose"
         found = getattr(self._inner, name)
         if not callable(found):
             return found
@@ -34,6 +36,16 @@ class Driven:
 
     def __exit__(self, *error: Any) -> None:
         self._loop.run_until_complete(self._inner.__aexit__(*error))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        nothing = object()
+        item = self._loop.run_until_complete(_next(self._inner, nothing))
+        if item is nothing:
+            raise StopIteration
+        return item
 
     def result(self) -> Any:
         """As a future of the blocking producer has it."""
@@ -50,7 +62,11 @@ class Driven:
     def _iterated(self, items: AsyncGenerator[Any, Any]) -> Iterator[Any]:
         nothing = object()
         try:
-            while (item := self._loop.run_until_complete(anext(items, nothing))) is not nothing:
+            while (item := self._loop.run_until_complete(_next(items, nothing))) is not nothing:
                 yield item
         finally:
             self._loop.run_until_complete(items.aclose())
+
+
+async def _next(items: Any, nothing: object) -> Any:
+    return await anext(items, nothing)

@@ -52,6 +52,7 @@ class Proxy:
     def __init__(self, server: Server) -> None:
         self.faults: dict[str, deque[Fault]] = {"POST": deque(), "GET": deque(), "PUT": deque()}
         self.seen: list[dict[str, str]] = []
+        self.targets: list[str] = []
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -84,6 +85,7 @@ class Proxy:
         headers = {name.lower(): value for name, value in handler.headers.items()}
         body = handler.rfile.read(int(headers.get("content-length", "0")))
         self.seen.append(headers)
+        self.targets.append(handler.path)
         faults = self.faults.get(handler.command)
         fault = faults.popleft() if faults else FINE
         if not fault.passes_on and fault.status is None:

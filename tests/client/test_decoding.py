@@ -1,6 +1,7 @@
 """What is decoded without a server: events, arrays of JSON text, errors, delays."""
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import httpx
@@ -8,9 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ursula.client import Closed, Fenced, Gone, NotFound, OutcomeUnknown, Patience, Refused, Retryable
+from ursula.client import (
+    Closed,
+    Fenced,
+    Gone,
+    InvalidAnswer,
+    NotFound,
+    OutcomeUnknown,
+    Patience,
+    Refused,
+    Retryable,
+)
 from ursula.client.errors import error_of_answer
-from ursula.client.results import json_texts
+from ursula.client.json_text import decode, elements
 from ursula.client.retry import Attempts
 from ursula.client.sse import Event, EventReader
 
@@ -50,16 +61,63 @@ json_values = st.recursive(
 def test_the_elements_of_an_array_are_given_as_they_are_written(values: list[Any], space: str) -> None:
     written = [json.dumps(value, indent=1) for value in values]
     array = f"{space}[{space}" + f"{space},{space}".join(written) + f"{space}]{space}"
-    assert json_texts(array.encode()) == written
+    assert elements(array.encode()) == written
 
 
 def test_numbers_keep_their_digits() -> None:
-    assert json_texts(b"[1.0,1e400,0.10,123456789012345678901234567890]") == [
+    assert elements(b"[1.0,1e400,0.10,123456789012345678901234567890]") == [
         "1.0",
         "1e400",
         "0.10",
         "123456789012345678901234567890",
     ]
+
+
+BIG = "7" * 5000
+DEEP = "[" * 5000 + "]" * 5000
+
+
+def test_integers_of_any_length_are_decoded_exactly() -> None:
+    text = f'[1, {BIG}, {{"a": -{BIG}, "b": 1.5}}, "{BIG}", true, null]'
+    assert decode(text) == [1, Decimal(BIG), {"a": Decimal(f"-{BIG}"), "b": 1.5}, BIG, True, None]
+    assert elements(text.encode())[1] == BIG
+
+
+def depth_of(value: Any) -> int:
+    depth = 1
+    while value:
+        (value,), depth = value, depth + 1
+    return depth
+
+
+def test_nesting_of_any_depth_is_decoded() -> None:
+    value = decode(f'[{DEEP}, {{"a": {DEEP}}}]'.encode())
+    assert depth_of(value[0]) == depth_of(value[1]["a"]) == 5000
+    assert elements(f'[ {DEEP} , "[]," , 1.0,[ ] ]'.encode()) == [DEEP, '"[],"', "1.0", "[ ]"]
+
+
+@given(json_values, st.sampled_from([None, 1]))
+def test_the_slow_decoder_decodes_as_the_quick_one(value: Any, indent: int | None) -> None:
+    assert decode(json.dumps([value, int(BIG[:4000])], indent=indent)) == [value, int(BIG[:4000])]
+    text = json.dumps(value, indent=indent)
+    assert decode(f"[{BIG},{text}]") == [Decimal(BIG), value]
+    assert decode(f'{{"a":{text},"b":{BIG}}}') == {"a": value, "b": Decimal(BIG)}
+
+
+@pytest.mark.parametrize(
+    "tail",
+    ["", "[", "{", "]]", "},", ",]", ",}", ":1]", "x]", ",01]", ',"\x01"]', ',{"a"}]', ",{1:2}]", "] 1"],
+)
+def test_what_is_no_json_is_an_error_in_both_decoders(tail: str) -> None:
+    for number in ("1", BIG):
+        with pytest.raises(InvalidAnswer):
+            decode(f"[{number}{tail}")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1", "[1 2]", "[,]", "[\xff"])
+def test_what_is_no_array_has_no_elements(text: str) -> None:
+    with pytest.raises(InvalidAnswer):
+        elements(text.encode("latin-1"))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from ursula.client import (
     Closed,
     Fenced,
     FrameReader,
+    NotFound,
     OutcomeUnknown,
     Patience,
     Refused,
@@ -312,13 +313,148 @@ def test_framed_messages_come_back_one_by_one(client: Client, name: str) -> None
     assert FrameReader().feed(client.stream(name).read().data) == messages
 
 
-def test_on_the_flat_route_messages_go_one_by_one(client: Client, name: str) -> None:
+def test_on_the_flat_route_a_batch_is_one_append(
+    connect: Connect, proxy: Proxy, client: Client, name: str
+) -> None:
     stream = client.stream(f"/v1/stream/{name}/deep")
     stream.create("text/plain")
-    with stream.producer(batching=Batching(linger_seconds=5)) as producer:
+    behind = through(connect, proxy).stream(f"/v1/stream/{name}/deep")
+    with behind.producer(batching=Batching(linger_seconds=5)) as producer:
         for text in ("a", "b", "c"):
             producer.send(text)
     assert stream.read().data == b"abc"
+    assert proxy.seqs() == [0]
+
+
+@pytest.mark.parametrize("lost", [CUT_BEFORE, CUT_AFTER])
+def test_a_batch_that_finds_no_route_is_still_stored_once(
+    connect: Connect, proxy: Proxy, client: Client, name: str, lost: Fault
+) -> None:
+    client.stream(name).create()
+    stream = through(connect, proxy).stream(name)
+    no_route = Fault(passes_on=False, status=404, body=b"Stream not found")
+    with stream.producer("writer", batching=Batching(linger_seconds=60)) as producer:
+        for text in "abc":
+            producer.send(text)
+        proxy.faults["POST"] += [lost, no_route]
+        producer.flush()
+        producer.send("d")
+        producer.send("e")
+    assert client.stream(name).read().data == b"abcde"
+    assert proxy.seqs() == [0, 0, 0, 1]
+
+
+def test_a_batch_for_a_stream_that_is_not_there_is_not_sent_again(
+    connect: Connect, proxy: Proxy, name: str
+) -> None:
+    producer = through(connect, proxy).stream(name, "text/plain").producer(batching=Batching(60))
+    producer.send("a")
+    producer.send("b")
+    with pytest.raises(NotFound) as missing:
+        producer.flush()
+    assert missing.value.code == "stream_not_found"
+    assert proxy.seqs() == [0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch_messages": 0},
+        {"batch_messages": -1},
+        {"batch_messages": 1.5},
+        {"batch_messages": True},
+        {"batch_bytes": 0},
+        {"batch_bytes": -1},
+        {"queue_bytes": 0},
+        {"linger_seconds": -0.1},
+        {"linger_seconds": float("nan")},
+        {"linger_seconds": float("inf")},
+        {"linger_seconds": "5"},
+        {"framing": "by-lines"},
+    ],
+)
+def test_a_batching_that_cannot_work_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Batching(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"first_seconds": -1}, {"longest_seconds": float("nan")}, {"give_up_seconds": -1}]
+)
+def test_a_patience_that_cannot_work_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Patience(**wrong)
+
+
+@pytest.mark.parametrize("epoch", [-1, 2**53, 1.5, True])
+def test_a_producer_that_no_server_takes_is_refused(client: Client, name: str, epoch: Any) -> None:
+    with pytest.raises(ValueError, match="epoch"):
+        client.stream(name).producer("writer", epoch=epoch)
+    with pytest.raises(ValueError, match="producer_id"):
+        client.stream(name).producer("")
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_timeout_of_a_tail_is_a_number_of_seconds(client: Client, name: str, timeout: float) -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        client.stream(name).tail(timeout=timeout)
+
+
+@pytest.mark.parametrize("fault", [CUT_BEFORE, CUT_AFTER, UNAVAILABLE, FOREIGN])
+def test_a_last_message_is_stored_once_whatever_happens_to_its_request(
+    connect: Connect, proxy: Proxy, client: Client, name: str, fault: Fault
+) -> None:
+    client.stream(name).create(JSON)
+    with through(connect, proxy).stream(name, JSON).producer("writer") as producer:
+        producer.append_json(1)
+        proxy.faults["POST"] += [fault, fault]
+        assert producer.close_stream_json(2).closed
+    chunk = client.stream(name).read()
+    assert (chunk.values(), chunk.closed) == ([1, 2], True)
+    assert proxy.seqs() == [0, 1, 1, 1]
+
+
+def test_a_last_message_of_unknown_fate_is_not_sent_again(
+    connect: Connect, proxy: Proxy, client: Client, name: str
+) -> None:
+    client.stream(name).create(JSON)
+    producer = through(connect, proxy, patience=IMPATIENT).stream(name, JSON).producer("writer")
+    proxy.faults["POST"] += [CUT_AFTER, *[UNAVAILABLE] * 20]
+    for _ in range(2):
+        with pytest.raises(OutcomeUnknown):
+            producer.close_stream_json(1)
+    producer.close()
+    assert client.stream(name).read().values() == [1]
+
+
+def test_closing_can_be_tried_again(connect: Connect, proxy: Proxy, client: Client, name: str) -> None:
+    client.stream(name).create(JSON)
+    producer = through(connect, proxy, patience=IMPATIENT).stream(name, JSON).producer("writer")
+    proxy.faults["POST"] += [CUT_AFTER, *[UNAVAILABLE] * 20]
+    with pytest.raises(OutcomeUnknown):
+        producer.close_stream()
+    proxy.faults["POST"].clear()
+    assert producer.close_stream().closed
+    producer.close()
+
+
+def test_threads_may_close_a_stream_at_the_same_time(server: Server, proxy: Proxy, name: str) -> None:
+    with Client(proxy.url, patience=QUICK) as client:
+        stream = client.stream(name)
+        stream.create(JSON)
+        results: list[Any] = []
+        with stream.producer() as producer:
+            producer.send_json(1)
+            threads = [
+                threading.Thread(target=lambda: results.append(producer.close_stream())) for _ in range(5)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert len(results) == 5
+        assert len(set(results)) == 1
+        assert proxy.seqs() == [0, 1]
 
 
 def test_a_sender_waits_while_too_much_is_queued(server: Server, proxy: Proxy, name: str) -> None:

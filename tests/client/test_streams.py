@@ -1,6 +1,7 @@
 """Streams through the client: create, append, read, look at, close, delete."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -194,3 +195,20 @@ def test_what_cannot_be_sent_is_refused_at_once(client: Client, name: str) -> No
         client.stream(name).create("text/plain\nInjected: yes")
     assert refused.value.code == "invalid_request"
     assert refused.value.status is None
+
+
+def test_whatever_json_the_server_takes_is_read(client: Client, name: str) -> None:
+    digits, deep = "7" * 5000, "[" * 900 + "]" * 900
+    stream = client.stream(name)
+    stream.create(JSON)
+    stream.append(f'[{digits}, {{"n": {digits}}}]')
+    stream.append(f"[{deep}]")
+    stream.close()
+    big, held, _ = stream.read().values()
+    assert (big, held) == (Decimal(digits), {"n": Decimal(digits)})
+    assert [message.value for message in stream.tail()][:2] == [big, held]
+    assert [message.value for message in stream.tail(decode=False)] == [digits, f'{{"n": {digits}}}', deep]
+    assert [record.value for record in stream.records()][:2] == [big, held]
+    bucket, _, stream_id = name.partition("/")
+    rows = [row for entry in client.bucket(bucket).feed() for row in entry.rows if row.stream == stream_id]
+    assert [row.value for row in rows if row.kind == "append"][:2] == [big, held]

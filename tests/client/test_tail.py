@@ -7,13 +7,26 @@ from contextlib import closing, contextmanager
 from itertools import islice
 from typing import Any
 
+import httpx
 import pytest
 from tests.client.conftest import Connect, wait_for_a_follower
 from tests.client.proxy import CUT_BEFORE, Fault, Proxy, answer
 from tests.conftest import StartServer
 from tests.server import Server
 
-from ursula.client import Client, Gone, Message, NotFound, PreconditionFailed
+from ursula.client import (
+    Client,
+    Gone,
+    Message,
+    NotFound,
+    OutcomeUnknown,
+    Patience,
+    PreconditionFailed,
+    StreamAddress,
+)
+from ursula.client.steps import Answer, Call, Item, Open, Receive, Run
+from ursula.client.tail import Place, Wait, follow
+from ursula.client.target import StreamTarget
 
 JSON = "application/json"
 LIVE = pytest.mark.parametrize("live", ["sse", "long-poll"])
@@ -211,3 +224,58 @@ def test_a_tail_ends_when_its_stream_is_deleted_or_made_again(
 
         with meanwhile(end), pytest.raises((NotFound, PreconditionFailed, Gone)):
             next(tailed)
+
+
+class Silent:
+    """A tail with a timeout of a minute whose server and clock are the test's."""
+
+    def __init__(self, live: Any) -> None:
+        self.now = 0.0
+        self.place = Place("-1", True)
+        target = StreamTarget(StreamAddress("shop", "orders"), Patience())
+        self.run = Run(follow(target, self.place, live, Wait(60, lambda: self.now)))
+        self.answer(b"[]")
+
+    def answer(self, body: bytes) -> None:
+        """A page that ends at the tail."""
+        headers = {"content-type": JSON, "stream-next-offset": "0", "stream-up-to-date": "true"}
+        self.run.tell(Answer(200, httpx.Headers(headers), body))
+
+    def asked(self, action: type[Call | Open]) -> float | None:
+        """How long the request that is wanted now may take."""
+        assert isinstance(self.run.action, action)
+        return self.run.action.request.longest_seconds
+
+
+def test_heartbeats_do_not_prolong_the_timeout_of_a_tail() -> None:
+    tail = Silent("sse")
+    for left in (60, 45, 30, 15):
+        assert tail.asked(Open) == left
+        tail.run.tell(Answer(200, httpx.Headers({"content-type": "text/event-stream"})))
+        tail.run.tell(b'event: control\ndata: {"streamNextOffset":"0","upToDate":true}\n\n')
+        assert isinstance(tail.run.action, Receive)
+        tail.now += 15
+        tail.run.tell(b":\n")
+    assert tail.run.done
+    assert (tail.place.up_to_date, tail.place.closed) == (True, False)
+
+
+def test_a_message_starts_the_timeout_of_a_tail_anew() -> None:
+    tail = Silent("long-poll")
+    for body, left in ((b"[]", 60), (b"[]", 40), (b"[1]", 20), (b"[]", 60), (b"[]", 40), (b"[]", 20)):
+        assert tail.asked(Call) == left
+        tail.now += 20
+        tail.answer(body)
+        if isinstance(tail.run.action, Item):
+            tail.run.tell(None)
+    assert tail.run.done
+
+
+def test_a_silence_as_long_as_the_timeout_is_no_failure() -> None:
+    tail = Silent("long-poll")
+    tail.now += 30
+    tail.run.fail(OutcomeUnknown("timed_out", "no answer in time"))
+    assert tail.asked(Call) == 30
+    tail.now += 30
+    tail.run.fail(OutcomeUnknown("timed_out", "no answer in time"))
+    assert tail.run.done

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.client.screen import lines_left, run_on_terminal
 from tests.server import Server
 from typer.testing import CliRunner, Result
 
@@ -46,9 +47,13 @@ class Shell:
     def spawn(self, *arguments: str, stderr: int = subprocess.PIPE) -> "subprocess.Popen[bytes]":
         """A command as a process of its own."""
         command = [sys.executable, "-W", "error", "-m", "ursula", *arguments]
-        environment = {**os.environ, "STREAM_URL": self.url}
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=stderr)
+        return subprocess.Popen(command, env=self.environment, stdin=pipe, stdout=pipe, stderr=stderr)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of a command as a process of its own."""
+        return {**os.environ, "STREAM_URL": self.url, "TERM": "xterm"}
 
 
 @pytest.fixture
@@ -155,7 +160,7 @@ def test_a_line_that_is_not_json_is_named_and_what_came_before_it_is_stored(
 ) -> None:
     shell("create", name, "-t", JSON)
     said = shell.complaint("append", name, "--lines", typed="1\n2\nthree\n4\n")
-    assert "the first 2 lines are stored" in said
+    assert "only the first 2 lines of the input got stored" in said
     assert "line 3 is not JSON" in said
     assert client.stream(name).read().values() == [1, 2]
 
@@ -204,7 +209,7 @@ def test_streams_and_buckets_are_listed(shell: Shell, name: str) -> None:
     assert f"{bucket}\t3" in shell("ls", "-l").splitlines()
     buckets = [json.loads(line) for line in shell("ls", "--json").splitlines()]
     assert {"bucket_id": bucket, "streams": 3} in buckets
-    assert "ursula create BUCKET" in shell.complaint("ls", "missing-bucket")
+    assert "ursula create missing-bucket" in shell.complaint("ls", "missing-bucket")
     assert "not a bucket" in shell.complaint("ls", name, expect=2)
 
 
@@ -333,6 +338,34 @@ def test_progress_is_shown_on_a_terminal_only(shell: Shell, client: Client, name
     assert b"MiB" in shown
 
 
+def test_the_progress_bar_is_gone_when_an_append_is_done(
+    shell: Shell, client: Client, name: str, tmp_path: Path
+) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(bytes(20 << 20))
+    client.stream(name).create()
+    code, written = run_on_terminal("append", name, "--file", str(large), environment=shell.environment)
+    assert code == 0
+    assert "MiB" in written
+    assert lines_left(written) == [f"{20 << 20:020}"]
+
+
+def test_the_progress_bar_is_gone_when_an_append_fails(
+    shell: Shell, client: Client, name: str, tmp_path: Path
+) -> None:
+    lines = tmp_path / "lines"
+    lines.write_bytes(b'"%b"\n' % (b"x" * (1 << 18)) * 48 + b"two\n")
+    client.stream(name).create(JSON)
+    code, written = run_on_terminal(
+        "append", name, "--lines", "--file", str(lines), environment=shell.environment
+    )
+    assert code == 1
+    assert "MiB" in written
+    stored, reason = lines_left(written)
+    assert stored == "ursula: only the first 48 lines of the input got stored"
+    assert "is not JSON" in reason
+
+
 def test_a_deleted_stream_is_brought_back(shell: Shell, client: Client, name: str) -> None:
     client.stream(name).create("text/plain", body="first")
     first = client.stream(name).head().incarnation
@@ -385,3 +418,12 @@ def test_every_command_has_examples_and_names_the_server(shell: Shell, command: 
     assert f" ursula {command}" in text.partition("Examples")[2]
     assert "STREAM_URL" in text
     assert "STREAM_AUTH" in text
+
+
+def test_whatever_json_the_server_takes_is_printed(shell: Shell, client: Client, name: str) -> None:
+    digits, deep = "7" * 5000, "[" * 900 + "]" * 900
+    client.stream(name).create(JSON, body=f"[{digits},{deep}]", closed=True)
+    assert shell("read", name) == f"{digits}\n{deep}\n"
+    assert shell("tail", "-f", name, "--offset", "-1") == f"{digits}\n{deep}\n"
+    assert shell("tail", name, "-n", "2") == f"{digits}\n{deep}\n"
+    assert f'"value":{digits}' in shell("feed", name.partition("/")[0])

@@ -12,17 +12,18 @@ What is done is written once, as steps without connections (`steps`), in a file 
             print(message.value)
 """
 
-from .address import StreamAddress
+from .address import StreamAddress, StreamUrl
 from .appends import BatchResult
-from .async_client import AsyncBucket, AsyncClient, AsyncStream
+from .async_client import AsyncBucket, AsyncClient, AsyncStream, AsyncTail
 from .async_producer import AsyncProducer
 from .bootstrap import Start
 from .buckets import BucketInfo, ListedStream
-from .client import Bucket, Client, Stream
+from .client import Bucket, Client, Stream, Tail
 from .errors import (
     Closed,
     Fenced,
     Gone,
+    InvalidAnswer,
     NotFound,
     OutcomeUnknown,
     PreconditionFailed,
@@ -46,6 +47,7 @@ __all__ = [
     "AsyncClient",
     "AsyncProducer",
     "AsyncStream",
+    "AsyncTail",
     "BatchResult",
     "Batching",
     "Bucket",
@@ -61,6 +63,7 @@ __all__ = [
     "FlushedGroup",
     "FrameReader",
     "Gone",
+    "InvalidAnswer",
     "ListedStream",
     "Message",
     "NotFound",
@@ -78,6 +81,8 @@ __all__ = [
     "StreamAddress",
     "StreamError",
     "StreamInfo",
+    "StreamUrl",
+    "Tail",
     "Undeleted",
     "frame",
 ]

@@ -5,12 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import Refused, StreamError, named_error
+from .errors import InvalidAnswer, Refused, StreamError, named_error
 from .framing import frames
+from .json_text import decode
 from .results import Appended
 from .retry import perform
 from .steps import Answer, Request, Steps
 from .target import StreamTarget, content_type_of
+
+CONFLICT = 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +27,8 @@ class BatchResult:
     error: StreamError | None
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> "BatchResult":
-        """Read from one element of the answer."""
+    def of(cls, fields: Mapping[str, Any], path: str) -> "BatchResult":
+        """Read from one element of the answer about the stream at a path."""
         refusal = fields.get("error")
         status = int(fields["status"])
         if refusal is None:
@@ -33,6 +36,7 @@ class BatchResult:
         else:
             code, message, data = named_error(refusal)
             error = Refused(code, message, status, data)
+            error.path = path
         return cls(
             status=status,
             next_offset=fields.get("stream_next_offset"),
@@ -101,7 +105,11 @@ def append_batch(
         headers["stream-incarnation"] = incarnation
     path = target.address.part("append-batch")
     answer = yield from post(target, path, headers, frames(map(as_bytes, messages)))
-    return [BatchResult.of(fields) for fields in json.loads(answer.body)]
+    try:
+        return [BatchResult.of(fields, target.path) for fields in decode(answer.body)]
+    except InvalidAnswer as error:
+        error.maybe_written = True
+        raise
 
 
 def post(target: StreamTarget, path: str, headers: Mapping[str, str], body: bytes) -> Steps[Answer]:
@@ -109,8 +117,8 @@ def post(target: StreamTarget, path: str, headers: Mapping[str, str], body: byte
     try:
         return (yield from perform(Request("POST", path, {}, headers, body), target.patience))
     except Refused as refusal:
-        if refusal.code == "content_type_mismatch":
-            target.content_type = None  # it is another stream by now: ask again next time
+        if refusal.status == CONFLICT:
+            target.content_type = None  # it may be another stream by now: ask again next time
         raise
 
 

@@ -1,6 +1,6 @@
 """The asynchronous client: a server, its buckets and its streams. What they do is in the operations."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -15,25 +15,26 @@ from . import (
     records,
     snapshots,
     streams,
-    tail,
     target,
 )
-from .address import StreamAddress
+from .address import Address, StreamUrl, address_of
 from .async_producer import AsyncProducer
-from .awaiting import AwaitingShell, awaiting, iterating
+from .awaiting import Awaiting, AwaitingShell, awaiting, iterating
 from .buckets import BucketInfo
 from .delivery import Numbering
 from .operations import FlushedGroup, Undeleted
+from .options import AsyncText, Options
 from .outbox import Batching
+from .results import BEGINNING, Message
 from .retry import FOREVER, Patience
+from .steps import about
+from .tail import Live, Place, Tailing, Wait, follow
 from .target import BucketTarget, StreamTarget
 from .transport import DEFAULT_URL, TIMEOUT_SECONDS, Wiring
 
 
-class AsyncStream(StreamTarget):
+class AsyncStream(StreamTarget, Awaiting):
     """One stream. To leave an iteration early, put it into `contextlib.aclosing`."""
-
-    shell: AwaitingShell
 
     create = awaiting(streams.create)
     close = awaiting(streams.close)
@@ -46,7 +47,6 @@ class AsyncStream(StreamTarget):
 
     read = awaiting(reads.read)
     read_all = iterating(reads.read_all)
-    tail = iterating(tail.tail)
     last_lines = awaiting(records.last_lines)
     records = iterating(records.records)
 
@@ -62,6 +62,22 @@ class AsyncStream(StreamTarget):
     trim = awaiting(snapshots.trim)
     bootstrap = iterating(bootstrap.bootstrap)
 
+    def tail(
+        self,
+        offset: str = BEGINNING,
+        *,
+        live: Live | None = None,
+        decode: bool = True,
+        timeout: float | None = None,
+    ) -> "AsyncTail":
+        """Every message from an offset on, as it comes, until the stream is closed.
+
+        Lost connections are made again. With a timeout it also ends when no message has come for so many
+        seconds; 0 means as soon as it is up to date. Without `decode`, JSON values are given as their text.
+        """
+        place, wait = Place(offset, decode), Wait(timeout)
+        return AsyncTail(place, self.shell.iterate(about(self.path, follow(self, place, live, wait))))
+
     def producer(
         self,
         producer_id: str | None = None,
@@ -75,10 +91,31 @@ class AsyncStream(StreamTarget):
         return AsyncProducer(self, self.shell, numbering, batching or Batching())
 
 
-class AsyncBucket(BucketTarget):
-    """One bucket."""
+class AsyncTail(Tailing, AsyncIterator[Message]):
+    """The messages of a stream, and how far they have come. To leave early, use it with `async with`."""
 
-    shell: AwaitingShell
+    def __init__(self, place: Place, messages: AsyncGenerator[Message, None]) -> None:
+        super().__init__(place)
+        self._messages = messages
+
+    async def __anext__(self) -> Message:
+        return await anext(self._messages)
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        await self._messages.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class AsyncBucket(BucketTarget, Awaiting):
+    """One bucket."""
 
     create = awaiting(buckets.create_bucket)
     info = awaiting(buckets.bucket_info)
@@ -95,21 +132,32 @@ class AsyncClient:
         self,
         url: str = DEFAULT_URL,
         *,
-        auth: str | None = None,
+        auth: AsyncText | None = None,
+        headers: Mapping[str, AsyncText] | None = None,
+        params: Mapping[str, AsyncText] | None = None,
         timeout: float = TIMEOUT_SECONDS,
         patience: Patience | None = None,
         live_patience: Patience = FOREVER,
     ) -> None:
-        self._shell = AwaitingShell(Wiring(url, auth, timeout))
+        own = {} if auth is None else {"authorization": auth}
+        options = Options().plus(own, None).plus(headers, params)
+        self._shell = AwaitingShell(Wiring(url, timeout, options))
         self._patience = patience or Patience()
         self._live_patience = live_patience
 
-    def stream(self, name: str | StreamAddress, content_type: str | None = None) -> AsyncStream:
-        """A stream, as in `bucket/stream`; it need not exist. Its type is asked for unless it is given."""
-        address = StreamAddress.parse(name) if isinstance(name, str) else name
+    def stream(self, name: str | Address, content_type: str | None = None) -> AsyncStream:
+        """A stream, as in `bucket/stream` or at a full URL; it need not exist.
+
+        Its type is asked for unless it is given.
+        """
+        address = address_of(name) if isinstance(name, str) else name
         stream = AsyncStream(address, self._patience, self._live_patience, content_type)
         stream.shell = self._shell
         return stream
+
+    def stream_at(self, path: str, content_type: str | None = None) -> AsyncStream:
+        """The stream at exactly this path, as in `/name`: other servers have streams anywhere."""
+        return self.stream(StreamUrl(path), content_type)
 
     def bucket(self, name: str) -> AsyncBucket:
         """A bucket; it need not exist."""

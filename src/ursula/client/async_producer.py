@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from .appends import as_bytes, encode_json
 from .awaiting import AwaitingShell
-from .delivery import Numbering, deliver_close
+from .delivery import Numbering
 from .outbox import Batching, Pending
 from .producing import Producing
 from .results import Appended
@@ -67,22 +67,39 @@ class AsyncProducer:
     async def flush(self) -> None:
         """Wait until everything queued is stored. Raises the first failure since the last flush."""
         async with self._changed:
-            self._producing.outbox.hurry = True
-            self._changed.notify_all()
-            await self._changed.wait_for(lambda: self._producing.is_idle)
-            self._producing.outbox.hurry = False
+            await self._drain()
             failure = self._producing.take_failure()
         if failure is not None:
             raise failure
 
-    async def close_stream(self) -> Appended:
-        """Send what is queued, then close the stream; nothing can be sent after that."""
-        await self.flush()
+    async def close_stream(self, data: bytes | str | None = None) -> Appended:
+        """Send what is queued, then close the stream, in one request with a last message if there is one.
+
+        Nothing can be sent after that. Called again, it returns the same and sends nothing.
+        """
+        payload = None if data is None else as_bytes(data)
         async with self._changed:
-            self._producing.check_alive()
-            self._producing.stopping = True
+            await self._drain()
+            if self._producing.closed is not None:
+                return self._producing.closed
+            closing = self._producing.begin_closing(payload)
             self._changed.notify_all()
-        return await self._shell.run(deliver_close(self._producing.target, self._producing.numbering))
+        appended: Appended | None = None
+        failure: Exception | None = None
+        try:
+            appended = await self._shell.run(closing)
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            async with self._changed:
+                self._producing.end_closing(appended, failure, payload is not None)
+                self._changed.notify_all()
+        return appended
+
+    async def close_stream_json(self, value: Any) -> Appended:
+        """Close a JSON stream with a last value."""
+        return await self.close_stream(encode_json(value))
 
     async def close(self) -> None:
         """Send what is queued and stop. Raises the first failure since the last flush."""
@@ -106,6 +123,13 @@ class AsyncProducer:
         except Exception:
             if error is None:  # the error on its way out tells more
                 raise
+
+    async def _drain(self) -> None:
+        """Wait until nothing is queued or under way; the lock is held."""
+        self._producing.outbox.hurry = True
+        self._changed.notify_all()
+        await self._changed.wait_for(lambda: self._producing.is_idle)
+        self._producing.outbox.hurry = False
 
     async def _work(self) -> None:
         while batch := await self._next_batch():

@@ -1,10 +1,11 @@
 """The JSON object that an application keeps beside a stream."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from .appends import encode_json
+from .json_text import decode
+from .results import ignored_attributes
 from .retry import perform
 from .steps import Request, Steps
 from .target import StreamTarget, get
@@ -13,16 +14,16 @@ from .target import StreamTarget, get
 def attributes(target: StreamTarget) -> Steps[dict[str, Any]]:
     """The attributes of the stream; none are an empty object."""
     answer = yield from get(target, target.address.part("attrs"))
-    found: dict[str, Any] = json.loads(answer.body)
+    found: dict[str, Any] = decode(answer.body)
     return found
 
 
-def set_attributes(target: StreamTarget, attributes: Mapping[str, Any]) -> Steps[None]:
-    """Replace all attributes: `title`, a text, and `metadata`, an object, are kept."""
+def set_attributes(target: StreamTarget, attributes: Mapping[str, Any]) -> Steps[tuple[str, ...]]:
+    """Replace all attributes: `title`, a text, and `metadata`, an object. Returns what else was ignored."""
     path = target.address.part("attrs")
     headers = {"content-type": "application/json"}
     request = Request("PUT", path, {}, headers, encode_json(attributes), repeatable=True)
-    yield from perform(request, target.patience)
+    return ignored_attributes((yield from perform(request, target.patience)))
 
 
 def clear_attributes(target: StreamTarget) -> Steps[None]:

@@ -1,8 +1,9 @@
 """The asynchronous shell: the same actions, awaited."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import closing
+from copy import copy
 from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -10,7 +11,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import httpx
 
 from .errors import error_of_transport
-from .steps import Action, Answer, Call, Flow, Item, Open, Receive, Run, Sleep, Steps
+from .options import AsyncText, awaited_extras
+from .steps import Action, Answer, Call, Flow, Item, Open, Receive, Request, Run, Sleep, Steps, about
 from .transport import Wiring
 
 T = TypeVar("T")
@@ -21,9 +23,13 @@ TargetT = TypeVar("TargetT")
 class AwaitingShell:
     """Connections to one server."""
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, wiring: Wiring, http: httpx.AsyncClient | None = None) -> None:
         self.wiring = wiring
-        self.http = httpx.AsyncClient(**wiring.options())
+        self.http = http or httpx.AsyncClient(**wiring.client_options())
+
+    async def request(self, request: Request) -> httpx.Request:
+        """A request as httpx sends it, with the options of this moment."""
+        return self.wiring.request(request, await awaited_extras(self.wiring.options))
 
     async def run(self, steps: Steps[T]) -> T:
         """What an operation returns."""
@@ -45,6 +51,20 @@ class AwaitingShell:
                         run.tell(None)
                     else:
                         await conversation.advance(run)
+
+
+class Awaiting:
+    """Something on a server that is reached through a shell."""
+
+    shell: AwaitingShell
+
+    def with_options(
+        self, *, headers: Mapping[str, AsyncText] | None = None, params: Mapping[str, AsyncText] | None = None
+    ) -> Self:
+        """The same, but its requests carry these headers and query parameters too."""
+        other = copy(self)
+        other.shell = AwaitingShell(self.shell.wiring.plus(headers, params), self.shell.http)
+        return other
 
 
 class Conversation:
@@ -75,10 +95,10 @@ class Conversation:
 
     async def _perform(self, action: Action) -> object:
         if isinstance(action, Call):
-            response = await self._shell.http.send(self._shell.wiring.request(action.request))
+            response = await self._shell.http.send(await self._shell.request(action.request))
             return Answer(response.status_code, response.headers, response.content)
         if isinstance(action, Open):
-            return await self._begin(self._shell.wiring.request(action.request))
+            return await self._begin(await self._shell.request(action.request))
         if isinstance(action, Receive):
             return b"" if self._pieces is None else await anext(self._pieces, b"")
         if isinstance(action, Sleep):
@@ -107,7 +127,7 @@ def awaiting(
 
     def method(target: Any, /, *arguments: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
         shell: AwaitingShell = target.shell
-        return shell.run(operation(target, *arguments, **named))
+        return shell.run(about(target.path, operation(target, *arguments, **named)))
 
     update_wrapper(method, operation)
     return method
@@ -120,7 +140,7 @@ def iterating(
 
     def method(target: Any, /, *arguments: P.args, **named: P.kwargs) -> AsyncGenerator[T, None]:
         shell: AwaitingShell = target.shell
-        return shell.iterate(operation(target, *arguments, **named))
+        return shell.iterate(about(target.path, operation(target, *arguments, **named)))
 
     update_wrapper(method, operation)
     return method

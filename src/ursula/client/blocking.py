@@ -1,8 +1,9 @@
 """The blocking shell: performs the actions of operations over httpx, one after the other."""
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
+from copy import copy
 from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -10,7 +11,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import httpx
 
 from .errors import error_of_transport
-from .steps import Action, Answer, Call, Flow, Item, Open, Receive, Run, Sleep, Steps
+from .options import Text, extras
+from .steps import Action, Answer, Call, Flow, Item, Open, Receive, Request, Run, Sleep, Steps, about
 from .transport import Wiring
 
 T = TypeVar("T")
@@ -21,9 +23,13 @@ TargetT = TypeVar("TargetT")
 class BlockingShell:
     """Connections to one server."""
 
-    def __init__(self, wiring: Wiring) -> None:
+    def __init__(self, wiring: Wiring, http: httpx.Client | None = None) -> None:
         self.wiring = wiring
-        self.http = httpx.Client(**wiring.options())
+        self.http = http or httpx.Client(**wiring.client_options())
+
+    def request(self, request: Request) -> httpx.Request:
+        """A request as httpx sends it, with the options of this moment."""
+        return self.wiring.request(request, extras(self.wiring.options))
 
     def run(self, steps: Steps[T]) -> T:
         """What an operation returns."""
@@ -43,6 +49,20 @@ class BlockingShell:
                     run.tell(None)
                 else:
                     conversation.advance(run)
+
+
+class Blocking:
+    """Something on a server that is reached through a shell."""
+
+    shell: BlockingShell
+
+    def with_options(
+        self, *, headers: Mapping[str, Text] | None = None, params: Mapping[str, Text] | None = None
+    ) -> Self:
+        """The same, but its requests carry these headers and query parameters too."""
+        other = copy(self)
+        other.shell = BlockingShell(self.shell.wiring.plus(headers, params), self.shell.http)
+        return other
 
 
 class Conversation:
@@ -73,10 +93,10 @@ class Conversation:
 
     def _perform(self, action: Action) -> object:
         if isinstance(action, Call):
-            response = self._shell.http.send(self._shell.wiring.request(action.request))
+            response = self._shell.http.send(self._shell.request(action.request))
             return Answer(response.status_code, response.headers, response.content)
         if isinstance(action, Open):
-            return self._begin(self._shell.wiring.request(action.request))
+            return self._begin(self._shell.request(action.request))
         if isinstance(action, Receive):
             return next(self._pieces, b"")
         if isinstance(action, Sleep):
@@ -105,7 +125,7 @@ def blocking(
 
     def method(target: Any, /, *arguments: P.args, **named: P.kwargs) -> T:
         shell: BlockingShell = target.shell
-        return shell.run(operation(target, *arguments, **named))
+        return shell.run(about(target.path, operation(target, *arguments, **named)))
 
     update_wrapper(method, operation)
     return method
@@ -118,7 +138,7 @@ def iterating(
 
     def method(target: Any, /, *arguments: P.args, **named: P.kwargs) -> Generator[T, None, None]:
         shell: BlockingShell = target.shell
-        return shell.iterate(operation(target, *arguments, **named))
+        return shell.iterate(about(target.path, operation(target, *arguments, **named)))
 
     update_wrapper(method, operation)
     return method

@@ -1,9 +1,9 @@
 """Everything a new reader needs in one request: the snapshot, then what was appended after it."""
 
-import json
 from dataclasses import dataclass
 
 from .errors import OutcomeUnknown, Retryable
+from .json_text import decode
 from .multipart import Part, PartReader
 from .results import Message, is_json, offset_or_none
 from .retry import Attempts
@@ -71,5 +71,5 @@ def _start(answer: Answer, part: Part) -> Start:
 
 
 def _message(part: Part) -> Message:
-    value = json.loads(part.body) if is_json(part.headers.get("content-type", "")) else part.body
+    value = decode(part.body) if is_json(part.headers.get("content-type", "")) else part.body
     return Message(value, None)

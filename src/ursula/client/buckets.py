@@ -1,12 +1,12 @@
 """Buckets: make, look at, delete and list them, and list what is in them."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .address import bucket_path
 from .errors import Refused
+from .json_text import decode
 from .retry import Patience, perform
 from .steps import Flow, Item, Request, Steps
 from .target import BucketTarget
@@ -61,7 +61,7 @@ def create_bucket(target: BucketTarget) -> Steps[bool]:
 def bucket_info(target: BucketTarget) -> Steps[BucketInfo]:
     """What the bucket holds."""
     request = Request("GET", bucket_path(target.name), repeatable=True)
-    fields = json.loads((yield from perform(request, target.patience)).body)
+    fields = decode((yield from perform(request, target.patience)).body)
     return BucketInfo(fields["bucket_id"], fields["streams"])
 
 
@@ -79,7 +79,7 @@ def list_streams(
         params = {"prefix": prefix, "after": after, "limit": str(page_size)}
         given = {name: value for name, value in params.items() if value}
         request = Request("GET", path, given, repeatable=True)
-        page = json.loads((yield from perform(request, target.patience)).body)
+        page = decode((yield from perform(request, target.patience)).body)
         for fields in page["streams"]:
             yield Item(ListedStream.of(fields))
         if not page["has_more"]:
@@ -93,7 +93,7 @@ def list_buckets(patience: Patience, page_size: int = 1000) -> Flow[BucketInfo]:
     while True:
         params = {"limit": str(page_size)} | ({"after": after} if after else {})
         request = Request("GET", "/cluster/buckets", params, repeatable=True)
-        page = json.loads((yield from perform(request, patience)).body)
+        page = decode((yield from perform(request, patience)).body)
         for fields in page["buckets"]:
             yield Item(BucketInfo(fields["bucket_id"], fields["streams"]))
         if not page["has_more"]:

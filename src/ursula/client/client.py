@@ -1,6 +1,6 @@
 """The blocking client: a server, its buckets and its streams. What they do is in the operations."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -15,25 +15,26 @@ from . import (
     records,
     snapshots,
     streams,
-    tail,
     target,
 )
-from .address import StreamAddress
-from .blocking import BlockingShell, blocking, iterating
+from .address import Address, StreamUrl, address_of
+from .blocking import Blocking, BlockingShell, blocking, iterating
 from .buckets import BucketInfo
 from .delivery import Numbering
 from .operations import FlushedGroup, Undeleted
+from .options import Options, Text
 from .outbox import Batching
 from .producer import Producer
+from .results import BEGINNING, Message
 from .retry import FOREVER, Patience
+from .steps import about
+from .tail import Live, Place, Tailing, Wait, follow
 from .target import BucketTarget, StreamTarget
 from .transport import DEFAULT_URL, TIMEOUT_SECONDS, Wiring
 
 
-class Stream(StreamTarget):
+class Stream(StreamTarget, Blocking):
     """One stream."""
-
-    shell: BlockingShell
 
     create = blocking(streams.create)
     close = blocking(streams.close)
@@ -46,7 +47,6 @@ class Stream(StreamTarget):
 
     read = blocking(reads.read)
     read_all = iterating(reads.read_all)
-    tail = iterating(tail.tail)
     last_lines = blocking(records.last_lines)
     records = iterating(records.records)
 
@@ -62,6 +62,22 @@ class Stream(StreamTarget):
     trim = blocking(snapshots.trim)
     bootstrap = iterating(bootstrap.bootstrap)
 
+    def tail(
+        self,
+        offset: str = BEGINNING,
+        *,
+        live: Live | None = None,
+        decode: bool = True,
+        timeout: float | None = None,
+    ) -> "Tail":
+        """Every message from an offset on, as it comes, until the stream is closed.
+
+        Lost connections are made again. With a timeout it also ends when no message has come for so many
+        seconds; 0 means as soon as it is up to date. Without `decode`, JSON values are given as their text.
+        """
+        place, wait = Place(offset, decode), Wait(timeout)
+        return Tail(place, self.shell.iterate(about(self.path, follow(self, place, live, wait))))
+
     def producer(
         self,
         producer_id: str | None = None,
@@ -75,10 +91,31 @@ class Stream(StreamTarget):
         return Producer(self, self.shell, numbering, batching or Batching())
 
 
-class Bucket(BucketTarget):
-    """One bucket."""
+class Tail(Tailing, Iterator[Message]):
+    """The messages of a stream, and how far they have come. To leave early, use it with `with`."""
 
-    shell: BlockingShell
+    def __init__(self, place: Place, messages: Generator[Message, None, None]) -> None:
+        super().__init__(place)
+        self._messages = messages
+
+    def __next__(self) -> Message:
+        return next(self._messages)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._messages.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Bucket(BucketTarget, Blocking):
+    """One bucket."""
 
     create = blocking(buckets.create_bucket)
     info = blocking(buckets.bucket_info)
@@ -95,21 +132,32 @@ class Client:
         self,
         url: str = DEFAULT_URL,
         *,
-        auth: str | None = None,
+        auth: Text | None = None,
+        headers: Mapping[str, Text] | None = None,
+        params: Mapping[str, Text] | None = None,
         timeout: float = TIMEOUT_SECONDS,
         patience: Patience | None = None,
         live_patience: Patience = FOREVER,
     ) -> None:
-        self._shell = BlockingShell(Wiring(url, auth, timeout))
+        own = {} if auth is None else {"authorization": auth}
+        options = Options().plus(own, None).plus(headers, params)
+        self._shell = BlockingShell(Wiring(url, timeout, options))
         self._patience = patience or Patience()
         self._live_patience = live_patience
 
-    def stream(self, name: str | StreamAddress, content_type: str | None = None) -> Stream:
-        """A stream, as in `bucket/stream`; it need not exist. Its type is asked for unless it is given."""
-        address = StreamAddress.parse(name) if isinstance(name, str) else name
+    def stream(self, name: str | Address, content_type: str | None = None) -> Stream:
+        """A stream, as in `bucket/stream` or at a full URL; it need not exist.
+
+        Its type is asked for unless it is given.
+        """
+        address = address_of(name) if isinstance(name, str) else name
         stream = Stream(address, self._patience, self._live_patience, content_type)
         stream.shell = self._shell
         return stream
+
+    def stream_at(self, path: str, content_type: str | None = None) -> Stream:
+        """The stream at exactly this path, as in `/name`: other servers have streams anywhere."""
+        return self.stream(StreamUrl(path), content_type)
 
     def bucket(self, name: str) -> Bucket:
         """A bucket; it need not exist."""

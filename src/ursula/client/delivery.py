@@ -12,6 +12,7 @@ from uuid import uuid4
 from .appends import json_array
 from .errors import Fenced, OutcomeUnknown, Refused, Retryable, StreamError
 from .framing import frames
+from .numbers import check_count
 from .results import Appended, is_json
 from .retry import Attempts
 from .steps import Answer, Request, Steps, call, sleep
@@ -19,14 +20,24 @@ from .target import StreamTarget, content_type_of
 
 Framing = Literal["length-prefixed"]
 
+CLOSING = {"stream-closed": "true"}
+
+EPOCH_MAX = 2**53 - 1
 SAME_ANSWER_ALWAYS = {400, 413}
 """Statuses that depend on the request alone: an earlier try was refused too."""
+NO_ROUTE = {404, 405, 501}
+MISSING = {"stream_not_found", "bucket_not_found"}
+"""Ursula's own 404: the route is there, and the stream is not."""
 
 
 class Numbering:
     """Which producer this is, and the number of its next request."""
 
     def __init__(self, producer_id: str | None, epoch: int | None, auto_claim: bool) -> None:
+        if producer_id == "":
+            raise ValueError("producer_id must not be empty; without one the producer gets a random name")
+        if epoch is not None:
+            check_count("epoch", epoch, 0, EPOCH_MAX)
         self.producer_id = producer_id or uuid4().hex
         # Whoever starts later has the greater epoch, without having to remember the last one.
         self.epoch = (time.time_ns() // 1000 if producer_id else 0) if epoch is None else epoch
@@ -54,11 +65,12 @@ class Numbering:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """The content of one request."""
+    """The content of one request. `otherwise` is for a server that has no such route."""
 
     path: str
     headers: Mapping[str, str]
     body: bytes
+    otherwise: "Parcel | None" = None
 
     @property
     def has_content(self) -> bool:
@@ -66,31 +78,27 @@ class Parcel:
         return bool(self.body)
 
 
-def pack(target: StreamTarget, payloads: Sequence[bytes], framing: Framing | None) -> Steps[Parcel]:
-    """Messages as one request: a JSON array, framed bytes, or a batch."""
+def pack(
+    target: StreamTarget, payloads: Sequence[bytes], framing: Framing | None, close: bool = False
+) -> Steps[Parcel]:
+    """Messages as one request: a JSON array, framed bytes, a batch, or simply one after the other."""
     content_type = yield from content_type_of(target)
-    headers = {"content-type": content_type}
-    path = target.address.path
+    headers = {"content-type": content_type} | (CLOSING if close else {})
     if is_json(content_type):
-        return Parcel(path, headers, json_array(payloads))
+        return Parcel(target.path, headers, json_array(payloads))
     if framing is not None:
-        return Parcel(path, headers, frames(payloads))
-    if len(payloads) == 1:
-        return Parcel(path, headers, payloads[0])
-    return Parcel(target.address.part("append-batch"), headers, frames(payloads))
-
-
-def messages_max(target: StreamTarget, framing: Framing | None) -> int | None:
-    """How many messages one request can hold: the flat route takes no batches."""
-    packs = target.address.has_parts or framing is not None or is_json(target.content_type or "")
-    return None if packs else 1
+        return Parcel(target.path, headers, frames(payloads))
+    joined = Parcel(target.path, headers, b"".join(payloads))
+    if len(payloads) == 1 or not target.takes_batches or not target.address.has_parts:
+        return joined
+    return Parcel(target.address.part("append-batch"), headers, frames(payloads), joined)
 
 
 def ends_producer(failure: Exception) -> bool:
     """Whether a producer must not go on: it was fenced off, or does not know which number is next."""
     if not isinstance(failure, Refused | Retryable):
         return True
-    return isinstance(failure, Fenced) or failure.code == "producer_seq_conflict"
+    return isinstance(failure, Fenced) or "expected_seq" in failure.data
 
 
 def deliver(
@@ -101,9 +109,14 @@ def deliver(
     return (yield from send(target, numbering, parcel))
 
 
-def deliver_close(target: StreamTarget, numbering: Numbering) -> Steps[Appended]:
-    """Close the stream as the last request of this producer."""
-    parcel = Parcel(target.address.path, {"stream-closed": "true"}, b"")
+def deliver_close(
+    target: StreamTarget, numbering: Numbering, payload: bytes | None, framing: Framing | None
+) -> Steps[Appended]:
+    """Close the stream as the last request of this producer, which may carry a last message."""
+    if payload is None:
+        parcel = Parcel(target.path, CLOSING, b"")
+    else:
+        parcel = yield from pack(target, [payload], framing, close=True)
     return (yield from send(target, numbering, parcel))
 
 
@@ -128,6 +141,10 @@ def send(target: StreamTarget, numbering: Numbering, parcel: Parcel) -> Steps[Ap
             numbering.claim(_current_epoch(fenced, numbering))
             continue
         except Refused as refusal:
+            if parcel.otherwise is not None and _lacks_route(refusal):
+                target.takes_batches = False
+                parcel = parcel.otherwise
+                continue
             if unknown is None or refusal.status in SAME_ANSWER_ALWAYS:
                 raise
             # The stream may have been closed or deleted after an earlier try was stored.
@@ -140,6 +157,10 @@ def send(target: StreamTarget, numbering: Numbering, parcel: Parcel) -> Steps[Ap
             numbering.seq += 1
             return Appended.of(answer, is_duplicate and parcel.has_content)
         yield from sleep(delay)
+
+
+def _lacks_route(refusal: Refused) -> bool:
+    return refusal.status in NO_ROUTE and refusal.code not in MISSING
 
 
 def _request(numbering: Numbering, parcel: Parcel) -> Request:

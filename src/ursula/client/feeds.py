@@ -1,16 +1,16 @@
 """A bucket's feed: every append and event of its streams, in one order."""
 
 import base64
-import json
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from .address import bucket_path
 from .errors import OutcomeUnknown, Retryable
-from .results import BEGINNING
+from .json_text import decode
+from .results import BEGINNING, next_offset
 from .retry import Attempts, perform
-from .sse import EventReader
+from .sse import Control, EventReader
 from .steps import Answer, Flow, Item, Request, Steps, open_answer, receive, sleep
 from .tail import LONG_POLL_SECONDS, SILENCE_SECONDS, Live
 from .target import BucketTarget
@@ -31,7 +31,7 @@ class FeedRow:
     @classmethod
     def of(cls, text: str) -> "FeedRow":
         """Read from a line."""
-        fields: dict[str, Any] = json.loads(text)
+        fields: dict[str, Any] = decode(text)
         encoded = fields.get("value_base64")
         value = fields.get("value") if encoded is None else base64.b64decode(encoded)
         return cls(fields["position"], fields["index"], fields["kind"], fields["stream"], value, fields, text)
@@ -57,14 +57,14 @@ class FeedPage:
     incarnation: str
 
     @classmethod
-    def of(cls, answer: Answer, offset: str) -> "FeedPage":
-        """Read from an answer to GET from this offset."""
+    def of(cls, answer: Answer) -> "FeedPage":
+        """Read from an answer to GET."""
         headers = answer.headers
-        next_offset = headers.get("stream-next-offset", offset)
+        leads_to = next_offset(answer)
         lines = [line for line in answer.body.decode().split("\n") if line]
         return cls(
-            entries=entries_of(lines, next_offset),
-            next_offset=next_offset,
+            entries=entries_of(lines, leads_to),
+            next_offset=leads_to,
             up_to_date=answer.flag("stream-up-to-date"),
             cursor=headers.get("stream-cursor"),
             incarnation=headers.get("stream-incarnation", ""),
@@ -119,7 +119,7 @@ def feed_page(
 ) -> Steps[FeedPage]:
     """One page of the feed after an offset: "-1" is the beginning, "now" the end."""
     request = Place(offset, until, max_bytes).request(target)
-    return FeedPage.of((yield from perform(request, target.patience)), offset)
+    return FeedPage.of((yield from perform(request, target.patience)))
 
 
 def feed(
@@ -136,7 +136,7 @@ def feed(
     patience = target.live_patience if live else target.patience
     place = Place(offset, until)
     while True:
-        page = FeedPage.of((yield from perform(place.request(target), patience)), place.offset)
+        page = FeedPage.of((yield from perform(place.request(target), patience)))
         place.moved(page)
         yield from _give(page.entries)
         if page.up_to_date or (until is not None and page.next_offset >= until):
@@ -155,7 +155,7 @@ def _give(entries: tuple[FeedEntry, ...]) -> Flow[FeedEntry]:
 def _poll(target: BucketTarget, place: Place) -> Flow[FeedEntry]:
     while True:
         answer = yield from perform(place.request(target, "long-poll"), target.live_patience)
-        page = FeedPage.of(answer, place.offset)
+        page = FeedPage.of(answer)
         place.moved(page)
         yield from _give(page.entries)
 
@@ -174,9 +174,9 @@ def _follow_events(target: BucketTarget, place: Place) -> Flow[FeedEntry]:
                     elif event.name == "control":
                         heard = True
                         attempts.succeeded()
-                        control = event.fields()
-                        place.offset = control["streamNextOffset"]
-                        place.cursor = control.get("streamCursor", place.cursor)
+                        control = Control.of(event)
+                        place.offset = control.next_offset
+                        place.cursor = control.cursor or place.cursor
                         yield from _give(entries_of(lines, place.offset))
                         lines = []
             if heard:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import httpx
 
+from .errors import InvalidAnswer
+
 _BOUNDARY = re.compile(r'boundary=(?:"([^"]+)"|([^\s;]+))', re.IGNORECASE)
 
 
@@ -22,7 +24,7 @@ class PartReader:
     def __init__(self, content_type: str) -> None:
         boundary = _BOUNDARY.search(content_type)
         if boundary is None:
-            raise ValueError(f"no boundary in {content_type!r}")
+            raise InvalidAnswer(f"no multipart body: there is no boundary in {content_type!r}")
         self._delimiter = b"\r\n--" + (boundary[1] or boundary[2]).encode()
         # As if the body began with a line end: then the first delimiter is like the others.
         self._buffer = bytearray(b"\r\n")

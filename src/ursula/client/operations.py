@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+from .json_text import decode
 from .retry import Patience, perform
 from .steps import Request, Steps
 
@@ -33,7 +34,7 @@ class Undeleted:
 def flush(patience: Patience) -> Steps[list[FlushedGroup]]:
     """Have everything that is in memory stored, and wait until it is."""
     request = Request("POST", "/cluster/flush", repeatable=True, wait_seconds=FLUSH_SECONDS)
-    fields = json.loads((yield from perform(request, patience)).body)
+    fields = decode((yield from perform(request, patience)).body)
     return [FlushedGroup(found["group"], found["position"]) for found in fields["groups"]]
 
 
@@ -45,7 +46,7 @@ def trigger_snapshot(patience: Patience) -> Steps[None]:
 def purge_log(patience: Patience) -> Steps[int]:
     """Have the log forget what is in the store; how far it did."""
     request = Request("POST", "/cluster/purge-log", repeatable=True)
-    fields = json.loads((yield from perform(request, patience)).body)
+    fields = decode((yield from perform(request, patience)).body)
     return int(fields["purged_index"])
 
 
@@ -58,7 +59,7 @@ def undelete(
         wanted["incarnation"] = incarnation
     headers = {"content-type": "application/json"}
     request = Request("POST", "/cluster/undelete", {}, headers, json.dumps(wanted).encode())
-    fields = json.loads((yield from perform(request, patience)).body)
+    fields = decode((yield from perform(request, patience)).body)
     return Undeleted(
         bucket_id=fields["bucket_id"],
         stream_id=fields["stream_id"],

@@ -3,9 +3,10 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, get_args
 
 from .delivery import Framing
+from .numbers import check_count, check_number
 
 FutureT = TypeVar("FutureT")
 
@@ -22,6 +23,14 @@ class Batching:
     batch_messages: int = 512
     queue_bytes: int = 16 << 20
     framing: Framing | None = None
+
+    def __post_init__(self) -> None:
+        check_number("linger_seconds", self.linger_seconds, 0)
+        check_count("batch_bytes", self.batch_bytes, 1)
+        check_count("batch_messages", self.batch_messages, 1)
+        check_count("queue_bytes", self.queue_bytes, 1)
+        if self.framing not in (None, *get_args(Framing)):
+            raise ValueError(f"framing must be None or 'length-prefixed', not {self.framing!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +75,11 @@ class Outbox(Generic[FutureT]):
             return 0.0
         return max(0.0, self._oldest_at + batching.linger_seconds - now)
 
-    def take(
-        self, messages_max: int | None, starts: Callable[[FutureT], bool], now: float
-    ) -> list[Pending[FutureT]]:
+    def take(self, starts: Callable[[FutureT], bool], now: float) -> list[Pending[FutureT]]:
         """The next batch, without what was cancelled before it `starts`."""
-        most = self._batching.batch_messages if messages_max is None else messages_max
         batch: list[Pending[FutureT]] = []
         size = 0
-        while self._pending and len(batch) < most:
+        while self._pending and len(batch) < self._batching.batch_messages:
             payload = self._pending[0].payload
             if batch and size + len(payload) > self._batching.batch_bytes:
                 break

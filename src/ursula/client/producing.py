@@ -5,10 +5,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-from .delivery import Numbering, deliver, ends_producer, messages_max
+from .delivery import Numbering, deliver, deliver_close, ends_producer
 from .outbox import Batching, Outbox, Pending
 from .results import Appended
-from .steps import Steps
+from .steps import Steps, about
 from .target import StreamTarget
 
 FutureT = TypeVar("FutureT", "Future[Appended]", "asyncio.Future[Appended]")
@@ -22,6 +22,8 @@ class Producing(Generic[FutureT]):
         self.numbering = numbering
         self.outbox: Outbox[FutureT] = Outbox(batching)
         self.stopping = False
+        self.closed: Appended | None = None
+        self._is_closing = False
         self._framing = batching.framing
         self._under_way: list[Pending[FutureT]] = []
         self._failure: Exception | None = None
@@ -30,7 +32,7 @@ class Producing(Generic[FutureT]):
     @property
     def is_idle(self) -> bool:
         """Whether everything that was queued has been dealt with."""
-        return not self.outbox and not self._under_way
+        return not self.outbox and not self._under_way and not self._is_closing
 
     @property
     def may_queue(self) -> bool:
@@ -50,12 +52,29 @@ class Producing(Generic[FutureT]):
 
     def take(self, starts: Callable[[FutureT], bool], now: float) -> list[Pending[FutureT]]:
         """The next batch to send."""
-        self._under_way = self.outbox.take(messages_max(self.target, self._framing), starts, now)
+        self._under_way = self.outbox.take(starts, now)
         return self._under_way
 
     def delivery(self, batch: list[Pending[FutureT]]) -> Steps[Appended]:
         """The sending of a batch."""
-        return deliver(self.target, self.numbering, [one.payload for one in batch], self._framing)
+        payloads = [one.payload for one in batch]
+        return about(self.target.path, deliver(self.target, self.numbering, payloads, self._framing))
+
+    def begin_closing(self, payload: bytes | None) -> Steps[Appended]:
+        """The closing of the stream, for a producer that is idle; nothing can be sent after it."""
+        if (failure := self.take_failure()) is not None:
+            raise failure
+        self.check_alive()
+        self.stopping = self._is_closing = True
+        closing = deliver_close(self.target, self.numbering, payload, self._framing)
+        return about(self.target.path, closing)
+
+    def end_closing(self, appended: Appended | None, failure: Exception | None, has_message: bool) -> None:
+        """The stream is closed, or not. Closing again is harmless, unless a message may be stored twice."""
+        self._is_closing = False
+        self.closed = appended
+        if failure is not None and has_message and ends_producer(failure):
+            self._dead = failure
 
     def stored(self, batch: list[Pending[FutureT]], appended: Appended) -> None:
         """The batch is stored."""

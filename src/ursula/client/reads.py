@@ -39,6 +39,6 @@ def read_chunk(
         params["max_bytes"] = str(max_bytes)
     headers = {"stream-incarnation": incarnation} if incarnation else {}
     request = Request("GET", target.address.path, params, headers, repeatable=True)
-    chunk = Chunk.of((yield from perform(request, patience)), offset)
+    chunk = Chunk.of((yield from perform(request, patience)), target.path)
     target.content_type = chunk.content_type
     return chunk

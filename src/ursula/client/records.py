@@ -1,9 +1,9 @@
 """Read a JSON stream by the numbers of its records."""
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from .json_text import decode
 from .results import Chunk
 from .retry import perform
 from .steps import Answer, Flow, Item, Request, Steps
@@ -64,9 +64,9 @@ def records(
 def last_lines(target: StreamTarget, count: int) -> Steps[Chunk]:
     """The last so many records as lines of JSON text, and the offset after them."""
     answer = yield from get(target, target.address.path, {"tail_records": str(count)})
-    return Chunk.of(answer, "")
+    return Chunk.of(answer, target.path)
 
 
 def _records(answer: Answer) -> list[Record]:
     lines = [line for line in answer.body.split(b"\n") if line]
-    return [Record(fields["record"], fields["value"]) for fields in map(json.loads, lines)]
+    return [Record(fields["record"], fields["value"]) for fields in map(decode, lines)]

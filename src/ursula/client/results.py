@@ -1,16 +1,14 @@
 """What operations return, read from the headers of answers."""
 
-import json
-import re
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
+from .errors import InvalidAnswer
+from .json_text import decode, elements
 from .steps import Answer
 
 BEGINNING = "-1"
-
-_DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def media_type(content_type: str) -> str:
@@ -34,6 +32,7 @@ class Created:
     closed: bool
     record_start: int | None
     record_next: int | None
+    ignored_attributes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, answer: Answer) -> "Created":
@@ -47,6 +46,7 @@ class Created:
             closed=answer.flag("stream-closed"),
             record_start=answer.number("stream-record-start"),
             record_next=answer.number("stream-record-next"),
+            ignored_attributes=ignored_attributes(answer),
         )
 
 
@@ -124,26 +124,31 @@ class Chunk:
     etag: str | None
     cursor: str | None
     incarnation: str
+    path: str
 
     @classmethod
-    def of(cls, answer: Answer, offset: str) -> "Chunk":
-        """Read from an answer to GET from this offset."""
+    def of(cls, answer: Answer, path: str) -> "Chunk":
+        """Read from an answer to GET of the stream at a path."""
         headers = answer.headers
         return cls(
             data=answer.body,
             content_type=headers.get("content-type", ""),
-            next_offset=headers.get("stream-next-offset", offset),
+            next_offset=next_offset(answer),
             up_to_date=answer.flag("stream-up-to-date"),
             closed=answer.flag("stream-closed"),
             etag=headers.get("etag"),
             cursor=headers.get("stream-cursor"),
             incarnation=headers.get("stream-incarnation", ""),
+            path=path,
         )
 
     def values(self) -> list[Any]:
         """The messages of a JSON stream, decoded."""
-        values: list[Any] = json.loads(self.data) if self.data else []
-        return values
+        try:
+            return decode_array(self.data)
+        except InvalidAnswer as error:
+            error.path = self.path
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,32 +163,36 @@ class Message:
     next_offset: str | None
 
 
-def messages(data: bytes, json_mode: bool, next_offset: str, decode: bool = True) -> list[Message]:
+def decode_array(data: bytes) -> list[Any]:
+    """The values of a stretch of a JSON stream."""
+    values = decode(data) if data else []
+    if not isinstance(values, list):
+        raise InvalidAnswer("the server sent a JSON value where an array of messages belongs")
+    return values
+
+
+def messages(data: bytes, json_mode: bool, next_offset: str, decoding: bool = True) -> list[Message]:
     """What a stretch of a stream holds, as messages; JSON values are decoded, or given as their text."""
     if not json_mode:
         return [Message(data, next_offset)] if data else []
-    values = (json.loads(data) if decode else json_texts(data)) if data else []
+    values = (decode_array(data) if decoding else elements(data)) if data else []
     last = len(values) - 1
     return [Message(one, next_offset if index == last else None) for index, one in enumerate(values)]
 
 
-def json_texts(array: bytes) -> list[str]:
-    """The elements of a JSON array as they are written in it."""
-    text = array.decode()
-    texts = []
-    at = _skip(text, text.index("[") + 1)
-    while text[at] != "]":
-        _, end = _DECODER.raw_decode(text, at)
-        texts.append(text[at:end])
-        at = _skip(text, end)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
-    return texts
+def next_offset(answer: Answer) -> str:
+    """Where a read leads. Without it a reader would get the same again, for ever."""
+    offset = answer.headers.get("stream-next-offset")
+    if not offset:
+        raise InvalidAnswer("the answer has no Stream-Next-Offset: something on the way removes headers")
+    return str(offset)
 
 
-def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return at if found is None else found.end()
+def ignored_attributes(answer: Answer) -> tuple[str, ...]:
+    """The names of attributes that the server did not store; if they are very many, the first of them."""
+    listed = answer.headers.get("stream-attrs-ignored", "")
+    names = (name for name in listed.split(", ") if name and not name.startswith("+"))
+    return tuple(unquote(name) if name != '""' else "" for name in names)
 
 
 def offset_or_none(answer: Answer, name: str) -> str | None:

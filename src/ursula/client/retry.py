@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .errors import OutcomeUnknown, Retryable, StreamError
+from .numbers import check_number
 from .steps import Answer, Request, Steps, call, sleep
 
 
@@ -16,6 +17,12 @@ class Patience:
     first_seconds: float = 0.1
     longest_seconds: float = 5.0
     give_up_seconds: float | None = 30.0
+
+    def __post_init__(self) -> None:
+        check_number("first_seconds", self.first_seconds, 0)
+        check_number("longest_seconds", self.longest_seconds, 0)
+        if self.give_up_seconds is not None:
+            check_number("give_up_seconds", self.give_up_seconds, 0)
 
 
 FOREVER = Patience(give_up_seconds=None)

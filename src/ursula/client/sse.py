@@ -1,9 +1,10 @@
 """Server-sent events, decoded from pieces that are cut anywhere."""
 
-import json
 import re
 from dataclasses import dataclass
-from typing import Any
+
+from .errors import InvalidAnswer
+from .json_text import decode
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
@@ -15,10 +16,26 @@ class Event:
     name: str
     data: str
 
-    def fields(self) -> dict[str, Any]:
-        """Its data as a JSON object."""
-        fields: dict[str, Any] = json.loads(self.data)
-        return fields
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A control event: where the data before it leads."""
+
+    next_offset: str
+    cursor: str | None
+    up_to_date: bool
+    closed: bool
+
+    @classmethod
+    def of(cls, event: Event) -> "Control":
+        """Read from its event."""
+        fields = decode(event.data)
+        next_offset = fields.get("streamNextOffset") if isinstance(fields, dict) else None
+        if not isinstance(next_offset, str):
+            raise InvalidAnswer(f"a control event without an offset: {event.data}")
+        closed = bool(fields.get("streamClosed"))
+        up_to_date = closed or bool(fields.get("upToDate"))
+        return cls(next_offset, fields.get("streamCursor"), up_to_date, closed)
 
 
 class EventReader:
@@ -51,8 +68,8 @@ class EventReader:
             if name == b"data":
                 self._lines.append(value)
             elif name == b"event":
-                self._name = value.decode()
+                self._name = value.decode(errors="replace")
             return None
         name_before, lines = self._name, self._lines
         self._name, self._lines = "", []
-        return Event(name_before or "message", b"\n".join(lines).decode()) if lines else None
+        return Event(name_before or "message", b"\n".join(lines).decode(errors="replace")) if lines else None

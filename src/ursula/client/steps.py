@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import httpx
 
-from .errors import error_of_answer
+from .errors import StreamError, error_of_answer, whole_number
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ class Request:
     """One HTTP request; a path as body is a file that is sent as it is read.
 
     `repeatable` tells that sending it twice does no harm. `wait_seconds` is how long the server may take
-    by agreement, on top of the usual timeout.
+    by agreement, on top of the usual timeout; `longest_seconds` bounds each wait for it whatever is usual.
     """
 
     method: str
@@ -32,12 +32,14 @@ class Request:
     body: bytes | Path = b""
     repeatable: bool = False
     wait_seconds: float = 0.0
+    longest_seconds: float | None = None
 
-    @property
-    def target(self) -> str:
+    def target(self, extra_params: Mapping[str, str]) -> str:
         """Path and query; parameters are sorted, so that caches see one spelling."""
-        query = urlencode(sorted(self.params.items()))
-        return f"{self.path}?{query}" if query else self.path
+        query = urlencode(sorted({**extra_params, **self.params}.items()))
+        if not query:
+            return self.path
+        return f"{self.path}{'&' if '?' in self.path else '?'}{query}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,7 @@ class Answer:
 
     def number(self, name: str) -> int | None:
         """A header that is a number, if it is there."""
-        text = self.headers.get(name)
-        return None if text is None else int(text)
+        return whole_number(self.headers.get(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,15 @@ class Run(Generic[T]):
             self.action = resume()
         except StopIteration as end:
             self.done, self._result = True, end.value
+
+
+def about(path: str, steps: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+    """The same steps; an error that leaves them names what they were about."""
+    try:
+        return (yield from steps)
+    except StreamError as error:
+        error.path = path
+        raise
 
 
 def call(request: Request) -> Steps[Answer]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from .address import StreamAddress
+from .address import Address, bucket_path
 from .results import StreamInfo
 from .retry import FOREVER, Patience, perform
 from .steps import Answer, Request, Steps
@@ -13,7 +13,7 @@ class StreamTarget:
 
     def __init__(
         self,
-        address: StreamAddress,
+        address: Address,
         patience: Patience,
         live_patience: Patience = FOREVER,
         content_type: str | None = None,
@@ -22,6 +22,13 @@ class StreamTarget:
         self.patience = patience
         self.live_patience = live_patience
         self.content_type = content_type
+        self.takes_batches = True
+        """Until the server turns out to have no `append-batch`, which only Ursula has."""
+
+    @property
+    def path(self) -> str:
+        """Where the stream is, as errors name it."""
+        return self.address.path
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}>"
@@ -34,6 +41,11 @@ class BucketTarget:
         self.name = name
         self.patience = patience
         self.live_patience = live_patience
+
+    @property
+    def path(self) -> str:
+        """Where the bucket is, as errors name it."""
+        return bucket_path(self.name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

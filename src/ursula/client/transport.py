@@ -1,19 +1,23 @@
 """What both shells tell httpx: timeouts, headers, and bodies that are read from a file while being sent."""
 
 import asyncio
+import math
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from .address import is_full_url
+from .options import AsyncText, Extras, Options
 from .steps import Request
 
 DEFAULT_URL = "http://127.0.0.1:4437"
 TIMEOUT_SECONDS = 30.0
 PIECE_BYTES = 1 << 18
+AGENT = {"user-agent": "ursula-client"}
 
 
 class FileBody(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -45,12 +49,18 @@ def trusted_authorities() -> ssl.SSLContext:
 class Wiring:
     """How to reach a server: what httpx needs to know for each request."""
 
-    def __init__(self, url: str, auth: str | None, timeout: float) -> None:
+    def __init__(self, url: str, timeout: float, options: Options) -> None:
         self.url = url.rstrip("/")
         self.timeout = timeout
-        self.headers = {"user-agent": "ursula-client"} | ({} if auth is None else {"authorization": auth})
+        self.options = options
 
-    def options(self) -> dict[str, Any]:
+    def plus(
+        self, headers: Mapping[str, AsyncText] | None, params: Mapping[str, AsyncText] | None
+    ) -> "Wiring":
+        """The same with more options."""
+        return Wiring(self.url, self.timeout, self.options.plus(headers, params))
+
+    def client_options(self) -> dict[str, Any]:
         """For the making of a client of httpx."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
         return {
@@ -60,12 +70,12 @@ class Wiring:
             "verify": trusted_authorities(),
         }
 
-    def request(self, request: Request) -> httpx.Request:
+    def request(self, request: Request, extras: Extras) -> httpx.Request:
         """The request as httpx sends it."""
-        url = httpx.URL(self.url + request.target)
-        timeout = httpx.Timeout(self.timeout, read=self.timeout + request.wait_seconds)
-        extensions = {"timeout": timeout.as_dict()}
-        headers = {**self.headers, **request.headers}
+        target = request.target(extras.params)
+        url = httpx.URL(target if is_full_url(target) else self.url + target)
+        extensions = {"timeout": self._timeout(request).as_dict()}
+        headers = {**AGENT, **extras.headers, **request.headers}
         if not isinstance(request.body, Path):
             content = request.body or None
             return httpx.Request(request.method, url, headers=headers, content=content, extensions=extensions)
@@ -74,3 +84,8 @@ class Wiring:
         headers["content-length"] = str(request.body.stat().st_size)
         body = FileBody(request.body)
         return httpx.Request(request.method, url, headers=headers, stream=body, extensions=extensions)
+
+    def _timeout(self, request: Request) -> httpx.Timeout:
+        longest = math.inf if request.longest_seconds is None else request.longest_seconds
+        read = min(self.timeout + request.wait_seconds, longest)
+        return httpx.Timeout(min(self.timeout, longest), read=read)
