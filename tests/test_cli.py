@@ -127,3 +127,15 @@ def test_the_module_runs_like_the_command() -> None:
     finished = spawned("config", "show", "--json")
     assert finished.returncode == 0, finished.stderr
     assert json.loads(finished.stdout)["server.log"]["value"] == Settings().server.log
+
+
+def test_a_job_without_spark_says_how_to_install_it_and_its_help_needs_none() -> None:
+    without = "import sys; sys.modules['pyspark'] = None; from ursula.cli import main; main()"
+    command = [sys.executable, "-W", "error", "-c", without, "pipeline", "usage"]
+    failed = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert failed.returncode == 1
+    assert failed.stderr.count("\n") == 1
+    assert failed.stderr.startswith("ursula: ")
+    assert "pip install -e '.[spark]'" in failed.stderr
+    helped = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=60)
+    assert helped.returncode == 0, helped.stderr

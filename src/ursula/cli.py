@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -23,8 +24,26 @@ from ursula.config import FILES_SEARCHED, KEYS, Address, Loaded, Secret, StartRe
 
 logger = logging.getLogger(__name__)
 
+
+class Commands(typer.core.TyperGroup):
+    """All commands. Their help names no types of Python: a flag has no value, an argument has a name."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        _hide_types(self)
+
+
+def _hide_types(command: typer.core.TyperCommand | typer.core.TyperGroup) -> None:
+    for parameter in command.get_params(typer.Context(command)):
+        if isinstance(parameter, typer.core.TyperOption | typer.core.TyperArgument):
+            parameter.display_type = lambda ctx: ""  # type: ignore[method-assign]
+    for inner in getattr(command, "commands", {}).values():
+        _hide_types(inner)
+
+
 app = typer.Typer(
     name="ursula",
+    cls=Commands,
     help="Durable streams over plain HTTP.",
     no_args_is_help=True,
     add_completion=False,
@@ -33,6 +52,8 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 SERVER = "Server"
+OF_SPARK = {"pyspark", "py4j", "pandas"}
+HOW_TO_SPARK = "type pip install -e '.[spark]' in the folder of ursula's source"
 
 
 def main() -> None:
@@ -42,6 +63,13 @@ def main() -> None:
     except StartRefused as refused:
         print(f"ursula: {' '.join(str(refused).splitlines())}", file=sys.stderr)
         sys.exit(refused.exit_code)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in OF_SPARK:
+            raise
+        print(
+            f"ursula: this needs Spark, and {missing.name} is not installed: {HOW_TO_SPARK}", file=sys.stderr
+        )
+        sys.exit(1)
 
 
 def _option(name: str) -> Any:

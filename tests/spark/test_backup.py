@@ -144,5 +144,5 @@ def test_the_commands(pipeline: Pipeline, source: Server, tmp_path: Path) -> Non
     assert json.loads(report.read_text())["copied_objects"] > 0
     done = pipeline("restore", copy, "--data-dir", str(tmp_path / "data"), "--report", str(report))
     assert done.exit_code == 0, done.stderr
-    assert "2 in 1 buckets" in done.stdout
+    assert "2 in 1 bucket\n" in done.stdout
     assert json.loads(report.read_text())["generation"] == 2

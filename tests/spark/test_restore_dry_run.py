@@ -41,8 +41,8 @@ def test_it_tells_what_would_be_restored(pipeline: Pipeline, store: Path, tmp_pa
     assert told_of["manifest"] == f"manifests/g0/{manifest.name}"
     assert told_of["up to"] == f"position {json.loads(manifest.read_bytes())['position']}"
     assert told_of["would be generation"].startswith("2 of the cluster ")
-    assert told_of["streams"] == "2 in 1 buckets"
-    assert told_of["messages"].startswith("2.9 KiB in 1 segments of ")
+    assert told_of["streams"] == "2 in 1 bucket"
+    assert told_of["messages"].startswith("2.9 KiB in 1 segment of ")
     assert not data.exists()
     assert contents(store) == before
 

@@ -1,6 +1,7 @@
 """`usage`: what each bucket has got, day by day, from the history alone."""
 
 import json
+import re
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,45 @@ def test_a_chart_has_a_bar_for_each_name_and_day() -> None:
     assert {"2030-01-01", "2030-01-02", "b11", "others"} <= set(texts)
     assert "b1" not in texts
     heights = [float(one.attrib["height"]) for one in boxes if one.attrib["width"] != "10"]
-    assert max(sum(heights[:8]), sum(heights[8:])) == pytest.approx(250, abs=1)
+    assert sum(heights[8:]) == pytest.approx(2 * sum(heights[:8]), abs=1)
+    axis = max(float(text.removesuffix(" B")) for text in texts if text.endswith(" B"))
+    assert sum(heights[8:]) / 250 == pytest.approx(2 * sum(range(1, 12)) / axis, abs=0.01)
+
+
+CHARACTER_WIDTH = 6.2  # of the usual sans-serif letters, at 11 pixels
+
+
+@pytest.mark.parametrize(
+    ("unit", "highest", "top"),
+    [
+        ("bytes", 80 << 20, "80 MiB"),
+        ("bytes", 83_900_000, "100 MiB"),
+        ("bytes", 5, "5 B"),
+        ("bytes", 1500, "1.5 KiB"),
+        ("bytes", 1023 << 40, "1,500 TiB"),
+        ("runs", 1, "1"),
+        ("messages", 123_456_789, "150,000,000"),
+    ],
+)
+def test_the_axis_of_a_chart_can_be_read_and_is_not_clipped(unit: str, highest: int, top: str) -> None:
+    longest = "a-very-long-name-of-a-bucket-of-someone"
+    values = {(longest, f"2030-01-{day:02}"): float(highest * day / 31) for day in range(1, 32)}
+    drawn = ElementTree.fromstring(stacked_bars("by day", unit, values))
+    width = float(drawn.attrib["viewBox"].split()[2])
+    texts = [one for one in drawn if one.tag.endswith("text")]
+    assert top in [one.text for one in texts]
+    for one in texts:
+        assert one.text is not None
+        assert not re.search(r"\d[eE][+-]\d", one.text)
+        long, x = CHARACTER_WIDTH * len(one.text), float(one.attrib["x"])
+        left = x - {"start": 0.0, "middle": long / 2, "end": long}[one.attrib.get("text-anchor", "start")]
+        assert left >= 0, one.text
+        assert left + long <= width, one.text
+
+
+def test_a_name_that_xml_cannot_hold_does_not_break_a_chart() -> None:
+    drawn = ElementTree.fromstring(stacked_bars("by day", "bytes", {("a\x1b<b>\x00", "2030-01-01"): 1.0}))
+    assert "a\ufffd<b>\ufffd" in [one.text for one in drawn]
 
 
 def test_a_chart_of_nothing_is_empty() -> None:

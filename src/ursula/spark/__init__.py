@@ -18,16 +18,25 @@ __all__ = ["read", "register", "session"]
 _registered: "WeakSet[SparkSession]" = WeakSet()
 
 
-def session(master: str = "local[*]", settings: Mapping[str, str] | None = None) -> "SparkSession":
-    """A session in which everything is set: this interpreter for the workers too, and the format "ursula"."""
+def session(
+    master: str = "local[*]", settings: Mapping[str, str] | None = None, *, quiet: bool = False
+) -> "SparkSession":
+    """A session in which everything is set: this interpreter for the workers too, and the format "ursula".
+
+    With `quiet`, Spark prints errors only; that is decided when the first session of a process starts.
+    """
     from pyspark.sql import SparkSession
 
     from .java import check_java
+    from .quiet import start_java
 
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {"spark.ui.enabled": "false", **(settings or {})}
+    if quiet:
+        start_java(master, settings)
     builder = SparkSession.builder.master(master).appName("ursula")
-    for name, text in {"spark.ui.enabled": "false", **(settings or {})}.items():
+    for name, text in settings.items():
         builder = builder.config(name, text)
     spark = builder.getOrCreate()
     register(spark)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyarrow import fs
 
+from ..cold.checksum import has_checksum
 from ..cold.durable import sync_folder
 from ..cold.segment import Footer
 from ..cold.ulid import new_ulid
@@ -175,5 +176,11 @@ class StoreFiles:
 
     def _document(self, path: str) -> dict[str, Any]:
         with self._files.open_input_file(path) as file:
-            document: dict[str, Any] = json.loads(file.read())
-            return document
+            data = bytes(file.read())
+        try:
+            has_checksum(data)  # objects of earlier versions have none
+            document: dict[str, Any] = json.loads(data)
+        except ValueError as error:
+            name = path.removeprefix(f"{self._base}/")
+            raise ValueError(f"the object {name} in the store at {self.root} is damaged: {error}") from None
+        return document

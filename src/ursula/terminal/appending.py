@@ -16,7 +16,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-from .session import DEFAULT_URL, Auth, StreamName, Url, emit_line, fail, say, session, stream_of
+from .output import counted, emit_line, fail, say
+from .session import DEFAULT_URL, Auth, StreamName, Url, session, stream_of
 
 if TYPE_CHECKING:
     from ursula.client import Appended, Stream
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 PIECE_BYTES = 8 << 20
 """What is larger goes in pieces of this size."""
 UPLOAD_PATIENCE_SECONDS = 30.0
+NOTHING = "there is nothing to append: the input is empty"
 
 
 def append(
@@ -89,25 +91,26 @@ def _append_pieces(target: "Stream", source: BinaryIO, content_type: str, close:
     following = source.read(PIECE_BYTES)
     if not following:
         if not piece and not close:
-            fail("there is nothing to append: the input is empty")
+            fail(NOTHING)
         done = target.append(piece, close=close) if piece else target.close()
         emit_line(done.next_offset)
         return
     if is_json(content_type):
         fail("this is too much for one JSON append: put each value on its own line and use --lines")
-    with Upload(target, source, "bytes") as upload:
+    with Upload(target, source, "byte") as upload:
         while piece:
             upload.send(piece, len(piece))
             upload.producer.flush()
             piece, following = following, source.read(PIECE_BYTES)
-        upload.finish(close)
+        next_offset = upload.finish(close)
+    emit_line(next_offset)
 
 
 def _append_lines(target: "Stream", source: BinaryIO, content_type: str, close: bool) -> None:
     from ursula.client.results import is_json
 
     json_mode = is_json(content_type)
-    with Upload(target, source, "lines") as upload:
+    with Upload(target, source, "line") as upload:
         for number, line in enumerate(source, 1):
             value = line.strip() if json_mode else line
             if json_mode:
@@ -115,7 +118,8 @@ def _append_lines(target: "Stream", source: BinaryIO, content_type: str, close: 
             if value:
                 upload.send(value, 1)
             upload.moved(len(line))
-        upload.finish(close)
+        next_offset = upload.finish(close)
+    emit_line(next_offset)
 
 
 def _check_json(text: bytes, line_number: int) -> None:
@@ -167,7 +171,7 @@ class Upload:
         if isinstance(error, NotSendable):
             self._settle()
         if self._stored and isinstance(error, StreamError | NotSendable):
-            say(f"the first {self._stored} {self._unit} are stored, the rest is not")
+            say(f"only the first {counted(self._stored, self._unit)} of the input got stored")
         if isinstance(error, NotSendable):
             fail(str(error))
 
@@ -180,24 +184,23 @@ class Upload:
 
         self._last = self.producer.send(data)
         self._last.add_done_callback(stored)
-        if self._unit == "bytes":
+        if self._unit == "byte":
             self.moved(len(data))
 
     def moved(self, size: int) -> None:
         """So much of the input is dealt with."""
         self._progress.update(self._task, advance=size)
 
-    def finish(self, close: bool) -> None:
-        """Wait for the rest, close the stream if that is wanted, and print the offset after it."""
+    def finish(self, close: bool) -> str:
+        """Wait for the rest, and close the stream if that is wanted; the offset after it."""
         self.producer.flush()
         closed = self.producer.close_stream() if close else None
         self.producer.close()
         if closed is not None:
-            emit_line(closed.next_offset)
-        elif self._last is not None:
-            emit_line(self._last.result().next_offset)
-        else:
-            fail("there is nothing to append: the input is empty")
+            return closed.next_offset
+        if self._last is None:
+            raise NotSendable(NOTHING)
+        return self._last.result().next_offset
 
     def _settle(self) -> None:
         from ursula.client import StreamError

@@ -1,11 +1,13 @@
 """ursula attrs."""
 
 import json
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from .session import DEFAULT_URL, Auth, StreamName, Url, emit_line, session, stream_of
+from .output import emit_json, say
+from .session import DEFAULT_URL, Auth, StreamName, Url, session, stream_of
 
 app = typer.Typer(help="Read and write the attributes of a stream.", no_args_is_help=True)
 
@@ -25,7 +27,7 @@ def get_attributes(stream: StreamName, *, url: Url = DEFAULT_URL, auth: Auth = N
     """
     with session(url, auth, stream) as client:
         found = stream_of(client, stream).attributes()
-        emit_line(json.dumps(found, ensure_ascii=False, indent=2))
+        emit_json(found)
 
 
 @app.command("set")
@@ -49,7 +51,13 @@ def set_attributes(
     except ValueError as error:
         raise typer.BadParameter(f"the attributes are not JSON: {error}") from None
     with session(url, auth, stream) as client:
-        stream_of(client, stream).set_attributes(given)
+        warn_of_ignored(stream_of(client, stream).set_attributes(given))
+
+
+def warn_of_ignored(names: Sequence[str]) -> None:
+    """Tell which attributes the server did not store."""
+    if names:
+        say(f"warning: these attributes are not stored: {', '.join(names)}")
 
 
 @app.command("clear")

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .session import DEFAULT_URL, Auth, Url, bucket_of, emit_line, say, session, stream_of
+from .attributes import warn_of_ignored
+from .output import emit_line, say
+from .session import DEFAULT_URL, Auth, Url, address_of, bucket_of, session, stream_of, typed
 
 if TYPE_CHECKING:
     from ursula.client import Client, Created
@@ -67,7 +69,8 @@ def create(
       ursula create demo/copy --fork-of demo/orders
     """
     attributes = _attributes(attrs)
-    with session(url, auth, name) as client:
+    hints = {} if fork_of is None else {"stream_not_found": f"create it: ursula create {typed(fork_of, url)}"}
+    with session(url, auth, name, hints) as client:
         bucket = bucket_of(name)
         if bucket is not None:
             is_new = client.bucket(bucket).create()
@@ -81,10 +84,11 @@ def create(
             expires_at=expires_at,
             attributes=attributes,
             closed=closed,
-            forked_from=None if fork_of is None else stream_of(client, fork_of).address.path,
+            forked_from=None if fork_of is None else address_of(fork_of).path,
             fork_offset=fork_offset,
         )
-        address = stream_of(client, name).address
+        warn_of_ignored(created.ignored_attributes)
+        address = address_of(name)
         emit_line(f"created stream {address}" if created.is_new else f"stream {address} exists")
 
 
@@ -97,8 +101,9 @@ def _create_stream(client: "Client", name: str, **options: Any) -> "Created":
     except NotFound as missing:
         if missing.code != "bucket_not_found":
             raise
-    if client.bucket(stream.address.bucket).create():
-        say(f"created bucket {stream.address.bucket}")
+    bucket = address_of(name).bucket
+    if client.bucket(bucket).create():
+        say(f"created bucket {bucket}")
     return stream.create(**options)
 
 

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from .session import DEFAULT_URL, Auth, StreamName, Url, bucket_of, emit_line, session, stream_of
+from .output import emit_line
+from .session import DEFAULT_URL, Auth, StreamName, Url, bucket_of, session, stream_of
 
 
 def close(stream: StreamName, *, url: Url = DEFAULT_URL, auth: Auth = None) -> None:

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from .session import DEFAULT_URL, Auth, BucketName, Url, bucket_of, emit, session
+from .output import emit_json_text
+from .session import DEFAULT_URL, Auth, BucketName, Url, bucket_of, session
 
 
 def feed(
@@ -36,4 +37,4 @@ def feed(
         if follow:
             client.bucket(name).info()  # so that a wrong name or server is told at once
         for entry in client.bucket(name).feed(offset, live="sse" if follow else None):
-            emit("".join(f"{row.text}\n" for row in entry.rows).encode())
+            emit_json_text("".join(f"{row.text}\n" for row in entry.rows))

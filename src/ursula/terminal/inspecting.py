@@ -1,14 +1,15 @@
 """ursula inspect."""
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .session import emit, emit_line, fail, say
-from .stores import At, ConfigFile, Shown, moment_of, settings_of, size_text, with_store
+from ursula.printable import printable
+
+from .output import counted, emit_json, emit_json_text, emit_line, fail, say, size_text
+from .stores import At, ConfigFile, Shown, moment_of, settings_of, with_store
 
 if TYPE_CHECKING:
     from ursula.cold.inspecting import SegmentReport
@@ -79,7 +80,7 @@ def inspect(
 
     survey = with_store(store, settings, look)
     if as_json:
-        emit_line(json.dumps(_as_json(survey), indent=2))
+        emit_json(_as_json(survey))
     else:
         _print_survey(survey)
 
@@ -91,13 +92,13 @@ async def _show_object(store: "Store", name: str, as_json: bool) -> None:
     from ursula.engine.inspecting import show_segment
 
     if name.endswith(".json"):
-        emit(await store.get(name))
+        emit_json_text((await store.get(name)).decode(errors="surrogateescape"))
         return
     if not name.startswith("segments/"):
         fail(f"{name} is not shown: only segments, and what is written as JSON")
     report = await show_segment(store, name)
     if as_json:
-        emit_line(json.dumps(_segment_as_json(report), indent=2))
+        emit_json(_segment_as_json(report))
     else:
         _print_segment(report)
     if report.problems:
@@ -117,7 +118,7 @@ def _segment_as_json(report: "SegmentReport") -> dict[str, object]:
 def _print_segment(report: "SegmentReport") -> None:
     facts = {
         "positions": f"after {report.first:020d} up to {report.last:020d}",
-        "rows": f"{report.rows} in {len(report.row_groups)} row groups",
+        "rows": f"{report.rows} in {counted(len(report.row_groups), 'row group')}",
         "kinds": ", ".join(f"{count} {kind}" for kind, count in report.kinds.items()),
         "streams": str(report.stream_count),
         "size": _ratio_text(report.bytes, report.payload_bytes),
@@ -148,6 +149,9 @@ def _print_survey(survey: "StoreSurvey") -> None:
     for generation in survey.generations:
         source = f" from {generation.source}" if generation.source else ""
         emit_line(f"{'generation':<16}{generation.generation}, begun {format_time(generation.at)}{source}")
+    for server in survey.servers:
+        where = f"{server.address} on {server.host}"
+        emit_line(f"{'server':<16}node {server.node} at {where}, heard of {format_time(server.at)}")
     for found in survey.groups:
         _print_group(found)
 
@@ -160,9 +164,9 @@ def _print_group(found: "GroupSurvey") -> None:
     facts = {
         f"group {found.group}": f"as of {format_time(manifest.at)}, position {manifest.position:020d}",
         "manifests": f"{len(found.manifests)}, of the positions {first:020d} to {last:020d}",
-        "streams": f"{extent.streams} in {extent.buckets} buckets",
+        "streams": f"{extent.streams} in {counted(extent.buckets, 'bucket')}",
         "snapshots": f"{extent.blobs} of {size_text(extent.blob_bytes)}",
-        "segments": f"{extent.segments} with {extent.rows} rows, "
+        "segments": f"{extent.segments} with {counted(extent.rows, 'row')}, "
         + _ratio_text(extent.segment_bytes, extent.payload_bytes),
     }
     if found.unnamed:
@@ -193,6 +197,7 @@ def _as_json(survey: "StoreSurvey") -> dict[str, object]:
     return {
         "root": survey.root,
         "generations": [msgspec.to_builtins(generation) for generation in survey.generations],
+        "servers": [msgspec.to_builtins(server) for server in survey.servers],
         "groups": [
             {
                 "group": found.group,
@@ -229,20 +234,21 @@ def _tell(verified: "Verified", as_json: bool) -> None:
             "total": extent._asdict(),
             "damaged": [damage._asdict() for damage in damages],
         }
-        emit_line(json.dumps(document, indent=2))
+        emit_json(document)
     else:
         for damage in damages[:DAMAGES_SHOWN]:
             emit_line(f"{damage.name}: {damage.problem}")
         if len(damages) > DAMAGES_SHOWN:
             emit_line(f"and {len(damages) - DAMAGES_SHOWN} more; --json has all")
     if damages:
-        fail(f"the store is damaged: {len(damages)} things are wrong")
+        fail(f"the store is damaged: {counted(len(damages), 'problem')} found")
     if not as_json:
         positions = ", ".join(f"{position:020d}" for position in verified.positions.values())
         emit_line(
-            f"everything up to {positions} is there: {extent.streams} streams in {extent.buckets} buckets, "
-            f"{extent.segments} segments with {extent.rows} rows and {size_text(extent.payload_bytes)} of "
-            f"messages, {extent.blobs} snapshots"
+            f"everything up to {positions} is there: {counted(extent.streams, 'stream')} in "
+            f"{counted(extent.buckets, 'bucket')}, {counted(extent.segments, 'segment')} with "
+            f"{counted(extent.rows, 'row')} and {size_text(extent.payload_bytes)} of messages, "
+            f"{counted(extent.blobs, 'snapshot')}"
         )
 
 
@@ -265,6 +271,6 @@ def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> No
             title, overflow="fold", justify="right" if number and rows[0][number][:1].isdigit() else "left"
         )
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(field)) for field in row))
     emit_line("")
     Console(highlight=False, width=None if sys.stdout.isatty() else 10_000).print(table)

@@ -1,12 +1,12 @@
 """ursula ls."""
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .session import DEFAULT_URL, Auth, Url, bucket_of, emit_line, session
+from .output import emit_json, emit_line
+from .session import DEFAULT_URL, Auth, Url, bucket_of, session
 
 if TYPE_CHECKING:
     from ursula.client import BucketInfo, ListedStream
@@ -52,15 +52,17 @@ def list_names(
 
 def _print_bucket(bucket: "BucketInfo", long: bool, as_json: bool) -> None:
     if as_json:
-        emit_line(json.dumps(dataclasses.asdict(bucket)))
+        emit_json(dataclasses.asdict(bucket), indent=None)
+    elif long:
+        emit_line(bucket.bucket_id, str(bucket.streams))
     else:
-        emit_line(f"{bucket.bucket_id}\t{bucket.streams}" if long else bucket.bucket_id)
+        emit_line(bucket.bucket_id)
 
 
 def _print_stream(stream: "ListedStream", long: bool, as_json: bool) -> None:
     if as_json:
-        emit_line(json.dumps(dataclasses.asdict(stream)))
+        emit_json(dataclasses.asdict(stream), indent=None)
     elif long:
-        emit_line(f"{stream.stream_id}\t{stream.status}\t{stream.tail_offset}\t{stream.content_type}")
+        emit_line(stream.stream_id, stream.status, stream.tail_offset, stream.content_type)
     else:
         emit_line(stream.stream_id)

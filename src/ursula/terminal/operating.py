@@ -1,12 +1,12 @@
 """ursula undelete and flush."""
 
 import dataclasses
-import json
 from typing import Annotated
 
 import typer
 
-from .session import DEFAULT_URL, Auth, StreamName, Url, emit_line, session, stream_of
+from .output import emit_json, emit_line
+from .session import DEFAULT_URL, Auth, StreamName, Url, address_of, session
 
 
 def undelete(
@@ -37,10 +37,10 @@ def undelete(
       ursula undelete demo/hello --incarnation 1-0-1099511627779-0
     """
     with session(url, auth, stream, HINTS) as client:
-        address = stream_of(client, stream).address
+        address = address_of(stream)
         found = client.undelete(address.bucket, address.stream, incarnation)
         if as_json:
-            emit_line(json.dumps(dataclasses.asdict(found), indent=2))
+            emit_json(dataclasses.asdict(found))
         else:
             emit_line(f"stream {address} is back, up to {found.tail_offset}")
 
@@ -64,7 +64,7 @@ def flush(
     with session(url, auth) as client:
         groups = client.flush()
         if as_json:
-            emit_line(json.dumps({"groups": [dataclasses.asdict(group) for group in groups]}, indent=2))
+            emit_json({"groups": [dataclasses.asdict(group) for group in groups]})
             return
         for group in groups:
             emit_line(f"group {group.group} is stored up to {group.position}")

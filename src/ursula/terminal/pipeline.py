@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .session import DEFAULT_URL, emit_line, fail
-from .stores import Shown, size_text
+from .output import counted, emit_json, emit_line, fail, size_text
+from .session import DEFAULT_URL
+from .stores import Shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +55,7 @@ Report = Annotated[
     typer.Option("--report", metavar="FILE", help="Write the report here too, as JSON.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Also print what Spark logs below errors.")]
 S3Endpoint = Annotated[
     str | None,
     typer.Option(
@@ -77,6 +79,7 @@ def compact(
     dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
+    verbose: Verbose = False,
     s3_endpoint: S3Endpoint = None,
     s3_region: S3Region = None,
 ) -> None:
@@ -92,7 +95,7 @@ def compact(
     """
     from ursula.pipeline import compact as run
 
-    with _session(master) as spark, Shown() as progress:
+    with _session(master, verbose) as spark, Shown() as progress:
         found = run(
             spark,
             endpoint,
@@ -103,7 +106,7 @@ def compact(
             progress=lambda done, total: progress("putting segments together", done, total),
         )
     lines = {
-        "would be" if dry_run else "put together": f"{found.runs} runs of neighbours",
+        "would be" if dry_run else "put together": f"{counted(found.runs, 'run')} of neighbours",
         "segments": f"{found.segments_before}, then {found.segments_after}",
         "bytes": size_text(found.bytes_before)
         + ("" if dry_run else f", then {size_text(found.bytes_after)}"),
@@ -129,6 +132,7 @@ def usage(
     dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
+    verbose: Verbose = False,
     s3_endpoint: S3Endpoint = None,
     s3_region: S3Region = None,
 ) -> None:
@@ -143,7 +147,7 @@ def usage(
     from ursula.pipeline import usage as run
     from ursula.pipeline.chart import stacked_bars
 
-    with _session(master) as spark, Shown() as progress:
+    with _session(master, verbose) as spark, Shown() as progress:
         found = run(
             spark,
             None if store else endpoint,
@@ -163,10 +167,11 @@ def usage(
 
 def _used_lines(found: "Usage") -> dict[str, str]:
     if found.dry_run:
-        return {"would be read": f"{found.segments} segments of {size_text(found.bytes_read)}"}
+        return {"would be read": f"{counted(found.segments, 'segment')} of {size_text(found.bytes_read)}"}
     lines = {}
     for used in found.used:
-        counts = f"{used.messages} messages, {size_text(used.bytes)}, {used.streams} streams"
+        streams = counted(used.streams, "stream")
+        counts = f"{counted(used.messages, 'message')}, {size_text(used.bytes)}, {streams}"
         lines[f"{used.day} {used.bucket}"] = counts
     return lines
 
@@ -178,6 +183,7 @@ def verify(
     dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
+    verbose: Verbose = False,
     s3_endpoint: S3Endpoint = None,
     s3_region: S3Region = None,
 ) -> None:
@@ -192,13 +198,14 @@ def verify(
     """
     from ursula.pipeline import verify as run
 
-    with _session(master) as spark, Shown() as progress:
+    with _session(master, verbose) as spark, Shown() as progress:
         found = run(spark, store, s3=_s3(s3_endpoint, s3_region), dry_run=dry_run, progress=progress)
     extent = found.extent
     lines = {damage.name: damage.problem for damage in found.damages}
     lines["would be read" if dry_run else "read"] = (
-        f"{extent.segments} segments of {size_text(extent.segment_bytes)} with {extent.rows} rows, "
-        f"{extent.blobs} snapshots; {extent.streams} streams in {extent.buckets} buckets"
+        f"{counted(extent.segments, 'segment')} of {size_text(extent.segment_bytes)} with "
+        f"{counted(extent.rows, 'row')}, {counted(extent.blobs, 'snapshot')}; "
+        f"{counted(extent.streams, 'stream')} in {counted(extent.buckets, 'bucket')}"
     )
     facts = {
         "dry_run": dry_run,
@@ -224,6 +231,7 @@ def export(
     dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
+    verbose: Verbose = False,
     s3_endpoint: S3Endpoint = None,
     s3_region: S3Region = None,
 ) -> None:
@@ -239,13 +247,13 @@ def export(
     from ursula.pipeline import export as run
 
     options = _read_options(bucket, endpoint, store, s3_endpoint, s3_region)
-    with _session(master) as spark, Shown() as progress:
+    with _session(master, verbose) as spark, Shown() as progress:
         found = run(spark, target, options, expand_json=expand_json, dry_run=dry_run, progress=progress)
     lines = {
         "positions": f"after {found.after} up to {found.position}",
         "would be written" if dry_run else "written": "what is new"
         if dry_run
-        else f"{found.rows} rows in {found.files} files of {size_text(found.bytes)}",
+        else f"{counted(found.rows, 'row')} in {counted(found.files, 'file')} of {size_text(found.bytes)}",
     }
     if found.columns is not None:
         lines["columns of JSON"] = ", ".join(found.columns)
@@ -272,6 +280,7 @@ def materialize(
     dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
+    verbose: Verbose = False,
     s3_endpoint: S3Endpoint = None,
     s3_region: S3Region = None,
 ) -> None:
@@ -288,14 +297,14 @@ def materialize(
     from ursula.pipeline import materialize as run
 
     options = _read_options(bucket, endpoint, store, s3_endpoint, s3_region)
-    with _session(master) as spark, Shown() as progress:
+    with _session(master, verbose) as spark, Shown() as progress:
         found = run(
             spark, target, options, fold, publish=publish, trim=trim, dry_run=dry_run, progress=progress
         )
     lines = {
         "positions": f"after {found.after} up to {found.position}",
         "states": f"{found.states}, of which {found.changed} have changed",
-        "without a state": f"{found.partial} streams whose beginning is not there",
+        "without a state": f"{counted(found.partial, 'stream')} whose beginning is not there",
         **{word: str(count) for word, count in found.published.items()},
     }
     _tell(asdict(found), lines, report, as_json)
@@ -311,6 +320,7 @@ def backup(
     dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
+    verbose: Verbose = False,
     s3_endpoint: S3Endpoint = None,
     s3_region: S3Region = None,
 ) -> None:
@@ -325,18 +335,19 @@ def backup(
     """
     from ursula.pipeline import backup as run
 
-    with _session(master) as spark, Shown() as progress:
+    with _session(master, verbose) as spark, Shown() as progress:
         s3 = _s3(s3_endpoint, s3_region)
         found = run(spark, source, target, s3=s3, dry_run=dry_run, progress=progress)
     lines = {failed.name: failed.problem for failed in found.damages}
     lines |= {
-        "would copy" if dry_run else "copied": f"{found.copied_objects} objects of "
+        "would copy" if dry_run else "copied": f"{counted(found.copied_objects, 'object')} of "
         f"{size_text(found.copied_bytes)}",
-        "there then": f"{found.objects} objects of {size_text(found.bytes)}",
+        "there then": f"{counted(found.objects, 'object')} of {size_text(found.bytes)}",
     }
     _tell(asdict(found), lines, report, as_json)
     if found.damages:
-        fail(f"{len(found.damages)} objects are damaged: the copy was left as it was before")
+        damaged = counted(len(found.damages), "damaged object")
+        fail(f"the copy was left as it was before: the store has {damaged}")
 
 
 @app.command()
@@ -356,6 +367,7 @@ def restore(
     dry_run: DryRun = False,
     report: Report = None,
     as_json: AsJson = False,
+    verbose: Verbose = False,
     s3_endpoint: S3Endpoint = None,
     s3_region: S3Region = None,
 ) -> None:
@@ -370,7 +382,7 @@ def restore(
     """
     from ursula.pipeline import restore as run
 
-    with _session(master) as spark, Shown() as progress:
+    with _session(master, verbose) as spark, Shown() as progress:
         s3 = _s3(s3_endpoint, s3_region)
         found = run(spark, source, data_dir, store=store, s3=s3, dry_run=dry_run, progress=progress)
     extent = found.extent
@@ -381,8 +393,8 @@ def restore(
         "up to": ", ".join(f"position {chosen.manifest.position}" for chosen in found.chosen),
         "would be generation" if dry_run else "generation": f"{found.generation} of the cluster "
         f"{found.cluster}",
-        "streams": f"{extent.streams} in {extent.buckets} buckets",
-        "messages": f"{size_text(extent.payload_bytes)} in {extent.segments} segments of "
+        "streams": f"{extent.streams} in {counted(extent.buckets, 'bucket')}",
+        "messages": f"{size_text(extent.payload_bytes)} in {counted(extent.segments, 'segment')} of "
         f"{size_text(extent.segment_bytes)}",
         "snapshots": f"{extent.blobs} of {size_text(extent.blob_bytes)}",
     }
@@ -401,7 +413,7 @@ def restore(
 
 
 @contextmanager
-def _session(master: str) -> "Iterator[SparkSession]":
+def _session(master: str, verbose: bool) -> "Iterator[SparkSession]":
     """A session for the time of a job; one that was there before stays. Errors are told in one line."""
     from ursula.cold.store import StoreFailed
     from ursula.engine.folder import FolderRefused
@@ -422,8 +434,8 @@ def _session(master: str) -> "Iterator[SparkSession]":
         before = SparkSession.getActiveSession()
         if before is not None and before.sparkContext.master != master:
             fail(f"this process has a session at {before.sparkContext.master} already: stop it first")
-        spark = session(master, {"spark.ui.showConsoleProgress": "false"})
-    except (JavaMissing, ImportError) as error:
+        spark = session(master, {"spark.ui.showConsoleProgress": "false"}, quiet=not verbose)
+    except JavaMissing as error:
         fail(str(error))
     try:
         yield spark
@@ -462,11 +474,10 @@ def _s3(endpoint: str | None, region: str | None) -> "S3Options":
 
 
 def _tell(facts: dict[str, Any], lines: dict[str, str], report: Path | None, as_json: bool) -> None:
-    text = json.dumps(facts, indent=2)
     if report is not None:
-        report.write_text(text + "\n")
+        report.write_text(json.dumps(facts, indent=2) + "\n")
     if as_json:
-        emit_line(text)
+        emit_json(facts)
         return
     width = max(map(len, lines), default=0) + 2
     for name, line in lines.items():

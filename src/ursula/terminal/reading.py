@@ -1,12 +1,12 @@
 """ursula read, tail and head."""
 
 import dataclasses
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .session import DEFAULT_URL, Auth, StreamName, Url, emit, emit_line, session, stream_of
+from .output import emit, emit_json, emit_line
+from .session import DEFAULT_URL, Auth, StreamName, Url, session, stream_of
 
 if TYPE_CHECKING:
     from ursula.client import Chunk, Stream, StreamInfo
@@ -122,11 +122,12 @@ def _print_last(target: "Stream", info: "StreamInfo", size: int | None, records:
 
 
 def _print_chunk(chunk: "Chunk") -> None:
-    from ursula.client.results import is_json, json_texts
+    from ursula.client.json_text import elements
+    from ursula.client.results import is_json
 
     if not is_json(chunk.content_type):
         emit(chunk.data)
-    elif texts := json_texts(chunk.data):
+    elif texts := elements(chunk.data):
         emit(b"".join(map(_json_line, texts)))
 
 
@@ -157,7 +158,7 @@ def head(
     with session(url, auth, stream) as client:
         fields = dataclasses.asdict(stream_of(client, stream).head())
         if as_json:
-            emit_line(json.dumps(fields, indent=2))
+            emit_json(fields)
             return
         for name, value in fields.items():
             if value is not None:

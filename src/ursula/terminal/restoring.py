@@ -1,14 +1,13 @@
 """ursula restore."""
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .session import emit_line, fail, say
-from .stores import At, ConfigFile, Shown, moment_of, settings_of, size_text, with_store
+from .output import counted, emit_json, emit_line, fail, say, size_text
+from .stores import At, ConfigFile, Shown, moment_of, settings_of, with_store
 
 if TYPE_CHECKING:
     from ursula.cold.store import Store
@@ -43,6 +42,10 @@ def restore(
             "--accept-damage", help="Go on though objects are missing or damaged: what they held is lost."
         ),
     ] = False,
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="Take the store away from a server that uses it: that one stops."),
+    ] = False,
     config: ConfigFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -50,7 +53,8 @@ def restore(
 
     Streams come back with offsets, producers, attributes, snapshots, closure and
     lifetimes. What was written after that flush is not there any more. The node
-    goes on with this store, in a new generation: one that still runs on it stops.
+    goes on with this store, in a new generation. A store that a server still uses
+    is refused: stop that one first, or take the store away from it (--take-over).
 
     If it is interrupted, run it again.
 
@@ -73,7 +77,13 @@ def restore(
         try:
             with Shown() as progress:
                 restored = await restore_node(
-                    store, folder, moment, progress, read_all=verify, accept_damage=accept_damage
+                    store,
+                    folder,
+                    moment,
+                    progress,
+                    read_all=verify,
+                    accept_damage=accept_damage,
+                    take_over=take_over,
                 )
             return restored, store.root
         except Damaged as error:
@@ -86,7 +96,7 @@ def restore(
     restored, root = with_store(source, settings, work)
     command = _start_command(root, data_dir, config, settings)
     if as_json:
-        emit_line(json.dumps(_as_json(restored, root, command), indent=2))
+        emit_json(_as_json(restored, root, command))
     else:
         _print(restored, root, command)
 
@@ -101,11 +111,11 @@ def _print(restored: "Restored", root: str, command: str) -> None:
         "from": root,
         "as of": f"{format_time(restored.at)}, {_positions(restored)}",
         "generation": f"{restored.generation} of the cluster {restored.cluster}",
-        "streams": f"{extent.streams} in {extent.buckets} buckets",
-        "messages": f"{size_text(extent.payload_bytes)} in {extent.segments} segments of "
+        "streams": f"{extent.streams} in {counted(extent.buckets, 'bucket')}",
+        "messages": f"{size_text(extent.payload_bytes)} in {counted(extent.segments, 'segment')} of "
         f"{size_text(extent.segment_bytes)}",
         "snapshots": f"{extent.blobs} of {size_text(extent.blob_bytes)}",
-        "not there": lost if not newer else f"{lost}, with {newer} later flushes",
+        "not there": lost if not newer else f"{lost}, with {newer} later flush{'' if newer == 1 else 'es'}",
     }
     for name, text in lines.items():
         emit_line(f"{name:<16}{text}")

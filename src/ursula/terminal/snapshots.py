@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from .session import DEFAULT_URL, Auth, StreamName, Url, emit, emit_line, fail, session, stream_of
+from .output import emit, emit_line, fail
+from .session import DEFAULT_URL, Auth, StreamName, Url, session, stream_of, typed
 
 app = typer.Typer(help="Publish and read snapshots of a stream.", no_args_is_help=True)
 
@@ -108,5 +109,5 @@ def read_snapshot(
         else:
             found = target.latest_snapshot() if offset is None else target.read_snapshot(offset)
         if found is None:
-            fail(f"{target.address} has no snapshot: make one with ursula snapshot publish")
+            fail(f"{stream} has no snapshot: make one with ursula snapshot publish {typed(stream, url)}")
         emit(found.data)

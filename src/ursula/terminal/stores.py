@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Self, TypeVar
 
 import typer
 
-from .session import INTERRUPTED, fail, say
+from .output import fail, say
+from .session import INTERRUPTED
 
 if TYPE_CHECKING:
     from ursula.cold.store import Store
@@ -135,13 +136,3 @@ class Shown:
             return
         self._next_line = now + LINE_SECONDS
         say(f"{what} ..." if what != self._what or not total else f"{what} ... {100 * done // total}%")
-
-
-def size_text(count: int) -> str:
-    """Bytes as a person reads them."""
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
