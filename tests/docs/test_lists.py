@@ -8,15 +8,18 @@ import httpx
 import pytest
 import typer.core
 import typer.main
-from tests.docs.pages import DOCS, codes, for_users, headings, name_of, prose, rows
+from tests.docs.pages import DOCS, ROOT, codes, for_users, headings, name_of, pages, prose, rows
 
 import ursula.client
 from ursula.cli import app as command_line
+from ursula.config import Settings
 from ursula.http.app import BUCKET_ROUTES, LIST_ROUTES, SERVER_ROUTES, STREAM_ROUTES
 from ursula.http.cors import EXPOSED
 from ursula.http.errors import STATUS
 from ursula.http.headers import OURS
 from ursula.http.names import PARTS
+from ursula.http.query import WAIT_SECONDS_MAX
+from ursula.http.wire.connection import HEAD_SECONDS
 from ursula.spark.options import OPTIONS
 
 API = DOCS / "api"
@@ -143,3 +146,27 @@ def test_every_option_of_spark_is_documented() -> None:
 def test_every_name_of_the_client_is_documented() -> None:
     text = (DOCS / "client.md").read_text()
     assert [name for name in ursula.client.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=name_of)
+def test_a_page_installs_ursula_from_its_source_and_from_no_registry(page: Path) -> None:
+    assert re.findall(r"pipx? install[^\n`]*\bursula\b", page.read_text()) == []
+
+
+def test_the_readme_says_where_the_command_is() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert ".venv/bin/ursula" in text
+    assert "pipx install ." in text
+
+
+def test_the_page_on_proxies_has_the_time_outs_of_the_server() -> None:
+    text = (DOCS / "proxy.md").read_text()
+    keep_alive = Settings().http.keep_alive
+    assert f"within {HEAD_SECONDS:g} s" in text
+    assert f"within {keep_alive:g} s" in text
+    idle = re.findall(r"keepalive(?:_timeout)? (\d+)s", text)
+    assert len(idle) == 2
+    assert all(int(seconds) < keep_alive for seconds in idle)
+    (read,) = re.findall(r"proxy_read_timeout (\d+)s", text)
+    assert int(read) > WAIT_SECONDS_MAX
+    assert int(read) > Settings().http.sse_heartbeat
