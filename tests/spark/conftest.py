@@ -1,7 +1,9 @@
 """A session of Spark, a bucket that lies in the store and in memory, and a server whose store is in S3."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 import ursula.spark
 from ursula.cli import app
+from ursula.cold.store import UNFINISHED
 from ursula.spark.options import S3Options
 
 MASTER = "local[2]"
@@ -31,6 +34,11 @@ def stop_session() -> None:
     session = SparkSession.getActiveSession()
     if session is not None:
         session.stop()
+
+
+def copied_store(root: str, folder: Path) -> Path:
+    """A copy of a store to damage: a running server's merger would notice damage to the original."""
+    return Path(shutil.copytree(root, folder, ignore=shutil.ignore_patterns(UNFINISHED)))
 
 
 @pytest.fixture(scope="session")

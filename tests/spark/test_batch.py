@@ -11,6 +11,7 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from tests.http.wire import TEXT, make, post
 from tests.server import Server
+from tests.spark.conftest import copied_store
 
 from ursula.spark.options import OptionError, parse_read_options
 from ursula.spark.planning import tasks_of
@@ -193,17 +194,15 @@ def test_a_bucket_that_was_made_again_has_nothing_of_the_old_one(
 
 
 def test_a_damaged_segment_is_an_error_that_names_it(
-    spark: SparkSession, server: Server, api: httpx.Client, bucket: str, table: Table
+    spark: SparkSession, api: httpx.Client, bucket: str, tmp_path: Path
 ) -> None:
     plan = api.get("/cluster/plan", params={"bucket": bucket}).json()
-    path = Path(plan["root"]) / plan["segments"][-1]["path"]
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-20])
-    try:
-        with pytest.raises(PythonException, match=path.name):
-            table().count()
-    finally:
-        path.write_bytes(whole)
+    root = copied_store(plan["root"], tmp_path / "store")
+    damaged = root / plan["segments"][-1]["path"]
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    frame = spark.read.format("ursula").options(path=str(root), bucket=bucket).load()
+    with pytest.raises(PythonException, match=damaged.name):
+        frame.count()
 
 
 @pytest.mark.parametrize(

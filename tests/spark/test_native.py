@@ -1,6 +1,5 @@
 """A bucket that Spark reads itself: the same rows as the format has, and less to read for them."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 from tests.http.wire import JSON, TEXT, make, post
 from tests.server import Server
+from tests.spark.conftest import copied_store
 
 import ursula.spark
 from ursula.spark.native import s3a_settings
@@ -124,7 +124,7 @@ def test_the_store_alone_is_enough_for_what_is_in_it(
     spark: SparkSession, api: httpx.Client, bucket: str, tmp_path: Path
 ) -> None:
     odd = tmp_path / "[a-b] {c} 50%20?*"
-    shutil.copytree(plan_of(api, bucket)["root"], odd)
+    copied_store(plan_of(api, bucket)["root"], odd)
     for path in (str(odd), f"file://{odd}/"):
         frame = ursula.spark.read(spark, path=path, bucket=bucket)
         assert streams(frame) == ["both", "cold"]
@@ -139,9 +139,9 @@ def test_damage_and_loss_are_errors_whatever_the_session_says(
     spark: SparkSession, api: httpx.Client, bucket: str, tmp_path: Path
 ) -> None:
     plan = plan_of(api, bucket)
-    shutil.copytree(plan["root"], tmp_path / "store")
-    frame = ursula.spark.read(spark, path=str(tmp_path / "store"), bucket=bucket)
-    segment = tmp_path / "store" / plan["segments"][-1]["path"]
+    root = copied_store(plan["root"], tmp_path / "store")
+    frame = ursula.spark.read(spark, path=str(root), bucket=bucket)
+    segment = root / plan["segments"][-1]["path"]
     careless = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
     data = bytearray(segment.read_bytes())
     for name in careless:
