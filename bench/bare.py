@@ -12,8 +12,8 @@ import sys
 import uvloop
 
 from ursula.config import Address
-from ursula.http.cors import Cors
 from ursula.http.server import listen
+from ursula.http.syntax.cors import Cors
 from ursula.http.wire.headers import HeaderList
 from ursula.http.wire.request import Request
 from ursula.http.wire.server import WireServer

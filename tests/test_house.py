@@ -31,6 +31,7 @@ ALLOWED = {
         "ursula.log.seam",
         "ursula.cold",
         "ursula.crc",
+        "ursula.malloc",
         "ursula.tally",
     },
     "http": {
@@ -43,6 +44,7 @@ ALLOWED = {
         "ursula.config",
         "ursula.log.seam",
         "ursula.logs",
+        "ursula.malloc",
         "ursula.tally",
         *MODEL_VALUES,
     },
@@ -69,6 +71,7 @@ ALLOWED = {
     "config.py": set(),
     "crc.py": set(),
     "logs.py": {"ursula.printable"},
+    "malloc.py": set(),
     "printable.py": set(),
     "tally.py": set(),
 }

@@ -14,11 +14,11 @@ import ursula.client
 from ursula.cli import app as command_line
 from ursula.config import Settings
 from ursula.http.app import BUCKET_ROUTES, LIST_ROUTES, SERVER_ROUTES, STREAM_ROUTES
-from ursula.http.cors import EXPOSED
 from ursula.http.errors import STATUS
-from ursula.http.headers import OURS
-from ursula.http.names import PARTS
-from ursula.http.query import WAIT_SECONDS_MAX
+from ursula.http.syntax.cors import EXPOSED
+from ursula.http.syntax.headers import OURS
+from ursula.http.syntax.names import PARTS
+from ursula.http.syntax.query import WAIT_SECONDS_MAX
 from ursula.http.wire.connection import HEAD_SECONDS
 from ursula.spark.options import OPTIONS
 

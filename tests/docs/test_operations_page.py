@@ -9,8 +9,8 @@ from tests.conftest import StartServer
 from tests.http.wire import TEXT, make, post
 from tests.scrape import Scrape, scrape
 
-from ursula.http import traffic
 from ursula.http.app import SERVER_ROUTES
+from ursula.http.observe import request_stats as traffic
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "operations.md"
 

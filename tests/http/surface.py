@@ -16,10 +16,10 @@ _numbers = count()
 
 _PATCHED = """
 import sys
-import ursula.http.bootstrap
+import ursula.http.stream.bootstrap
 from ursula.cli import main
 
-ursula.http.bootstrap.OPENING_SECONDS = 1.0
+ursula.http.stream.bootstrap.OPENING_SECONDS = 1.0
 sys.argv = ["ursula", *sys.argv[6:]]
 main()
 """

@@ -19,6 +19,7 @@ from ..cold.state_rows import BATCH_ROWS, EncodedState, batch_of, encode_state
 from ..cold.store import Store, StoreFailed, StoreUnavailable
 from ..cold.ulid import milliseconds_of
 from ..cold.unfinished import Unfinished
+from ..malloc import give_back
 from ..model import checkpoint
 from ..model.changes import Capture, RowKind
 from ..model.commands import FlushBegin, Flushed, StoredSegment, StoredState
@@ -30,7 +31,6 @@ from .flush_pace import FlushPace
 from .flush_ranges import is_large
 from .flush_rows import Fetch, rows_by_range, rows_of
 from .group import Group
-from .memory import give_back
 from .segment_storing import Hand, Place, live_segment, store_bit_by_bit, store_whole
 from .slices import Turn
 

@@ -9,30 +9,38 @@ from urllib.parse import quote
 
 from ..config import Settings
 from ..engine.node import Node
-from .attributes import get_attributes, put_attributes
-from .batch import append_batch
-from .bodies import Bodies
-from .bootstrap import get_bootstrap
-from .buckets import create_bucket, delete_bucket, get_bucket, list_streams
-from .cors import PREFLIGHT_LINES, Cors
+from .body.read import Bodies
+from .bucket.bucket import create_bucket, delete_bucket, get_bucket, list_streams
+from .bucket.feed_lines import FeedLines
+from .cluster.bulk_write import check_row
+from .cluster.status import ROUTES as OPERATION_ROUTES
 from .errors import Problem
 from .exchange import Exchange
-from .feed_lines import FeedLines
-from .headers import take_headers
-from .health import ROUTES as HEALTH_ROUTES
-from .hosts import is_valid_host
-from .ingest import check_row
-from .live import Ending
-from .modes import get_stream
-from .names import FLAT_PREFIX, RESERVED_BUCKETS, RESERVED_STREAM, Target, parse_stream_path
-from .operations import ROUTES as OPERATION_ROUTES
-from .reads import head_stream
-from .snapshots import delete_snapshot, get_snapshot, publish_snapshot, put_retention
-from .sse import FanOut
-from .traffic import BUCKET, PREFLIGHT, ROUTE_OF_PART, ROUTE_OF_SERVER, STREAMS, UNKNOWN, Traffic
+from .observe.health import ROUTES as HEALTH_ROUTES
+from .observe.request_stats import (
+    BUCKET,
+    PREFLIGHT,
+    ROUTE_OF_PART,
+    ROUTE_OF_SERVER,
+    STREAMS,
+    UNKNOWN,
+    Traffic,
+)
+from .stream.append import AppendRequest, CreateRequest, delete_stream
+from .stream.append_batch import append_batch
+from .stream.attributes import get_attributes, put_attributes
+from .stream.bootstrap import get_bootstrap
+from .stream.live import Ending
+from .stream.modes import get_stream
+from .stream.read import head_stream
+from .stream.snapshot import delete_snapshot, get_snapshot, publish_snapshot, put_retention
+from .stream.sse import FanOut
+from .syntax.cors import PREFLIGHT_LINES, Cors
+from .syntax.headers import take_headers
+from .syntax.hosts import is_valid_host
+from .syntax.names import FLAT_PREFIX, RESERVED_BUCKETS, RESERVED_STREAM, Target, parse_stream_path
 from .wire.request import Request
 from .wire.server import WireServer
-from .writes import AppendRequest, CreateRequest, delete_stream
 
 Handler = Callable[[Exchange], None]
 

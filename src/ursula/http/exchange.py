@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from ..engine.failures import Failure, OutcomeUnknown
 from ..model.outcomes import Refused
 from .errors import Problem
-from .names import BUCKET_PATTERN, Target, is_bucket_name
-from .tokens import OFFSET_DIGITS, format_offset, parse_incarnation
-from .traffic import STREAM
+from .observe.request_stats import STREAM
+from .syntax.names import BUCKET_PATTERN, Target, is_bucket_name
+from .syntax.tokens import OFFSET_DIGITS, format_offset, parse_incarnation
 from .wire.headers import HeaderList
 from .wire.request import Outgoing, Request
 
 if TYPE_CHECKING:
     from .app import App
-    from .bodies import BodyLimit
+    from .body.read import BodyLimit
 
 
 class Exchange:

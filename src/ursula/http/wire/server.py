@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from ...engine.memory import give_back
+from ...malloc import give_back
 from .connection import Connection
 from .headers import AnswerHeads
 from .request import Request

@@ -1,0 +1,133 @@
+"""Reading request bodies: whole or not at all, within size, time and memory.
+
+A body that is cut off is never stored; one that comes too slowly is given up; all bodies that are being
+read or wait for their answer share one allowance, of which each takes what has arrived of it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import NamedTuple
+
+from ..errors import Problem
+from ..exchange import Exchange
+from ..wire.request import BodyCutOff, Request
+
+
+class BodyLimit(NamedTuple):
+    """How many bytes a kind of body may have, and what it is to have more."""
+
+    bytes_max: int
+    code: str = "body_too_large"
+
+    def check(self, size: int | None) -> None:
+        """Refuse a larger one; None is a size that is not known yet."""
+        if size is not None and size > self.bytes_max:
+            message = f"a body may have {self.bytes_max} bytes here"
+            raise Problem(self.code, message, limit=self.bytes_max)
+
+
+class Bodies:
+    """The bodies of all requests of this server."""
+
+    def __init__(self, bytes_max: int, held_bytes_max: int, timeout_seconds: float) -> None:
+        self.limit = BodyLimit(bytes_max)
+        self.held_bytes_max = held_bytes_max
+        self.timeout_seconds = timeout_seconds
+        self.held_bytes = 0
+        self.rejected_count = 0
+        self._rejected_bytes = 0
+
+    @property
+    def is_backed_up(self) -> bool:
+        """Whether a body like the last one that was turned away would be turned away now."""
+        return self._rejected_bytes > 0 and not self._has_room(self._rejected_bytes)
+
+    def has_room(self, count: int) -> bool:
+        """Whether a body of so many bytes, all of which have arrived, can be taken."""
+        return 0 < count <= self.limit.bytes_max and self._has_room(count)
+
+    def _has_room(self, count: int) -> bool:
+        return self.held_bytes + count <= self.held_bytes_max
+
+    def read(self, exchange: Exchange, limit: BodyLimit | None = None) -> None:
+        """Have the body of a request read: `on_body` gets all of it, or the request is answered here."""
+        limit, request = limit or self.limit, exchange.request
+        check_encoding(request)
+        body = request.whole_body
+        if body is None:
+            limit.check(request.body_length)
+            exchange.app.spawn(exchange, self._read_as_it_arrives(exchange, limit))
+        else:
+            limit.check(len(body))
+            self._hold(exchange, len(body))
+            exchange.on_body(body)
+
+    async def _read_as_it_arrives(self, exchange: Exchange, limit: BodyLimit) -> None:
+        parts: list[bytes] = []
+        try:
+            async with asyncio.timeout(self.timeout_seconds), aclosing(self.parts(exchange, limit)) as body:
+                async for part in body:
+                    self._hold(exchange, len(part))
+                    parts.append(part)
+        except TimeoutError:
+            raise timed_out(self.timeout_seconds) from None
+        exchange.on_body(b"".join(parts))
+
+    async def parts(
+        self, exchange: Exchange, limit: BodyLimit, patience_seconds: float | None = None
+    ) -> AsyncGenerator[bytes]:
+        """The body bit by bit; a Problem if it is cut off, too large, or makes no progress for so long."""
+        request = exchange.request
+        check_encoding(request)
+        limit.check(request.body_length)
+        size = 0
+        async with aclosing(request.parts()) as body:
+            while True:
+                try:
+                    async with asyncio.timeout(patience_seconds):
+                        part = await anext(body)
+                except StopAsyncIteration:
+                    return
+                except BodyCutOff:
+                    raise incomplete() from None
+                except TimeoutError:
+                    if patience_seconds is None:
+                        raise
+                    raise timed_out(patience_seconds) from None
+                size += len(part)
+                limit.check(size)
+                yield part
+
+    def _hold(self, exchange: Exchange, count: int) -> None:
+        """Take bytes from the allowance until the request is answered."""
+        if not self._has_room(count):
+            self.rejected_count += 1
+            size = exchange.request.body_length or count
+            if size <= self.held_bytes_max:  # a larger one is turned away at all times
+                self._rejected_bytes = size
+            raise Problem("write_backpressure", "too many bytes are being written at this moment")
+        self.held_bytes += count
+        exchange.held_bytes += count
+
+
+def check_encoding(request: Request) -> None:
+    """Refuse a body that is encoded: its bytes are not the ones that the client means."""
+    content = request.headers.first("content-encoding")
+    if content is not None and content.lower() not in ("", "identity"):
+        message = f"Content-Encoding {content!r} is not supported: send the body as it is"
+        raise Problem("content_encoding_unsupported", message)
+    transfer = request.headers.get("transfer-encoding")
+    if transfer is not None and ",".join(transfer).strip().lower() != "chunked":
+        message = f"Transfer-Encoding {', '.join(transfer)!r} is not supported, only 'chunked' is"
+        raise Problem("transfer_encoding_unsupported", message)
+
+
+def incomplete() -> Problem:
+    """The client did not send all that it announced."""
+    return Problem("body_incomplete", "the body was cut off; nothing was stored")
+
+
+def timed_out(seconds: float) -> Problem:
+    """The body did not come in time."""
+    return Problem("body_timeout", f"the body did not arrive within {seconds:g} s; nothing was stored")

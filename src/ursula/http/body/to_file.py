@@ -1,0 +1,29 @@
+"""Large bodies that go to a file as they arrive."""
+
+import asyncio
+
+from ...cold.blobs import Blobs, BlobWriter
+from ..exchange import Exchange
+from .read import BodyLimit
+
+WRITE_BYTES = 1024 * 1024
+"""So much of a body is gathered before it goes to the file."""
+
+
+async def receive(exchange: Exchange, blobs: Blobs, limit: BodyLimit) -> BlobWriter:
+    """The body as a file that has no name yet."""
+    writer = await asyncio.to_thread(blobs.create)
+    try:
+        gathered: list[bytes] = []
+        size = 0
+        async for part in exchange.app.bodies.parts(exchange, limit, exchange.app.bodies.timeout_seconds):
+            gathered.append(part)
+            size += len(part)
+            if size >= WRITE_BYTES:
+                await asyncio.to_thread(writer.write, b"".join(gathered))
+                gathered, size = [], 0
+        await asyncio.to_thread(writer.write, b"".join(gathered))
+    except BaseException:
+        await asyncio.to_thread(writer.discard)
+        raise
+    return writer

@@ -1,0 +1,1 @@
+"""Buckets, and the feed of everything that happens in one."""

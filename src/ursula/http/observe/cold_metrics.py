@@ -1,0 +1,118 @@
+"""The families `ursula_cold_*`: what is in the store, how it gets there, and what is kept of it here."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from ...engine.cold_status import ColdStatus
+from .families import by_group, gauge, histogram_buckets
+
+if TYPE_CHECKING:
+    from ...engine.node import Node
+
+
+def cold_families(node: "Node", statuses: list[ColdStatus], parked_streams: int) -> Iterator[Metric]:
+    """Everything there is to tell of the store, as of now."""
+    yield from _flushes(statuses)
+    yield from _manifests(node, statuses)
+    yield from _objects(statuses)
+    yield gauge(
+        "ursula_cold_parked_streams", "Idle streams, which are kept as their rows alone.", parked_streams
+    )
+    yield from _caches(node)
+    yield CounterMetricFamily(
+        "ursula_cold_fetches", "Reads of a part of a segment.", node.segments.fetch_count
+    )
+    yield CounterMetricFamily("ursula_cold_fetched_bytes", "Bytes of these.", node.segments.fetched_bytes)
+    yield from _tidying(node)
+
+
+def _flushes(statuses: list[ColdStatus]) -> Iterator[Metric]:
+    flushes = CounterMetricFamily("ursula_cold_flushes", "Flushes that were done.", labels=("group",))
+    failures = CounterMetricFamily(
+        "ursula_cold_flush_failures", "Tries to flush, or to reach the store, that failed.", labels=("group",)
+    )
+    written = CounterMetricFamily(
+        "ursula_cold_written_bytes", "Bytes that flushes wrote to the store.", labels=("group",)
+    )
+    durations = HistogramMetricFamily(
+        "ursula_cold_flush_duration_seconds",
+        "Time that a flush took, from the cut to the trimmed log.",
+        labels=("group",),
+    )
+    for group in statuses:
+        labels = (str(group.number),)
+        flushes.add_metric(labels, group.flush_count)
+        failures.add_metric(labels, group.failed_count)
+        written.add_metric(labels, group.written_bytes)
+        durations.add_metric(labels, histogram_buckets(group.flush_seconds), group.flush_seconds.total)
+    yield from (flushes, failures, written, durations)
+
+
+def _manifests(node: "Node", statuses: list[ColdStatus]) -> Iterator[Metric]:
+    position = by_group("ursula_cold_manifest_position", "Position of the newest manifest; 0 without one.")
+    age = by_group("ursula_cold_manifest_age_seconds", "How long ago its cut was made; 0 without one.")
+    backlog = by_group("ursula_cold_backlog_age_seconds", "How long something has waited to be flushed.")
+    for group in statuses:
+        labels = (str(group.number),)
+        made_at = node.now() if group.manifest_at is None else group.manifest_at
+        position.add_metric(labels, group.manifest_position)
+        age.add_metric(labels, max(0, node.now() - made_at) / 1_000_000)
+        backlog.add_metric(labels, group.backlog_seconds)
+    yield from (position, age, backlog)
+    yield gauge(
+        "ursula_cold_flush_interval_seconds",
+        "How long something may wait to be flushed.",
+        node.cold.flush_interval,
+    )
+
+
+def _objects(statuses: list[ColdStatus]) -> Iterator[Metric]:
+    segments = by_group("ursula_cold_segments", "Live segments.")
+    segment_bytes = by_group("ursula_cold_segment_bytes", "Bytes of the live segments.")
+    payload_bytes = by_group("ursula_cold_payload_bytes", "Bytes of the messages in them.")
+    recent_bytes = by_group(
+        "ursula_cold_recent_bytes", "Bytes that are in the store and, since they came lately, in memory."
+    )
+    state_bytes = by_group("ursula_cold_state_bytes", "Bytes of the state objects of the newest manifest.")
+    ended = by_group("ursula_cold_ended_streams", "Streams that have ended and can be brought back.")
+    for group in statuses:
+        labels = (str(group.number),)
+        segments.add_metric(labels, group.segment_count)
+        segment_bytes.add_metric(labels, group.segment_bytes)
+        payload_bytes.add_metric(labels, group.payload_bytes)
+        recent_bytes.add_metric(labels, group.recent_bytes)
+        state_bytes.add_metric(labels, group.state_bytes)
+        ended.add_metric(labels, group.ended_streams)
+    yield from (segments, segment_bytes, payload_bytes, recent_bytes, state_bytes, ended)
+
+
+def _tidying(node: "Node") -> Iterator[Metric]:
+    merged = sum(merger.merged_count for merger in node.mergers)
+    merged_bytes = sum(merger.merged_bytes for merger in node.mergers)
+    collector = node.collector
+    yield CounterMetricFamily(
+        "ursula_cold_merged_segments", "Segments that were replaced by larger ones.", merged
+    )
+    yield CounterMetricFamily("ursula_cold_merged_bytes", "Bytes of these.", merged_bytes)
+    yield CounterMetricFamily(
+        "ursula_cold_collected_objects", "Objects that nothing needed any more.", collector.collected_count
+    )
+    yield CounterMetricFamily("ursula_cold_collected_bytes", "Bytes of these.", collector.collected_bytes)
+
+
+def _caches(node: "Node") -> Iterator[Metric]:
+    name, labels = "ursula_cold_cache_", ("cache",)
+    held = GaugeMetricFamily(f"{name}bytes", "Bytes that are kept of what was fetched.", labels=labels)
+    limit = GaugeMetricFamily(f"{name}limit_bytes", "How many of them there may be.", labels=labels)
+    hits = CounterMetricFamily(f"{name}hits", "Reads of what was kept.", labels=labels)
+    misses = CounterMetricFamily(f"{name}misses", "Reads of what had to be fetched.", labels=labels)
+    evictions = CounterMetricFamily(f"{name}evictions", "Items that made room for others.", labels=labels)
+    for kind, cache in node.cache_statuses().items():
+        held.add_metric((kind,), cache.held_bytes)
+        limit.add_metric((kind,), cache.bytes_max)
+        hits.add_metric((kind,), cache.hits)
+        misses.add_metric((kind,), cache.misses)
+        evictions.add_metric((kind,), cache.evicted)
+    yield from (held, limit, hits, misses, evictions)

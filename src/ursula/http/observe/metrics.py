@@ -1,0 +1,235 @@
+"""What an operator sees of a running server: GET /metrics, in the text format of Prometheus.
+
+The numbers are kept by those who have them, as plain numbers; here they are put into families when
+someone asks. A family that could not be true is left out: a log in memory has no syncs.
+"""
+
+import asyncio
+import platform
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from ...engine.cold_status import ColdStatus
+from ...engine.status import GroupStatus
+from ...engine.survey import Held
+from ..exchange import Exchange
+from ..wire.server import WireServer
+from .cold_metrics import cold_families
+from .families import by_group, gauge, histogram_buckets
+from .request_stats import LIVE, Traffic
+
+if TYPE_CHECKING:
+    from ..app import App
+
+LIVE_KINDS = ("long_poll", "sse")
+
+_HEADERS = [("content-type", CONTENT_TYPE_LATEST), ("cache-control", "no-store")]
+
+
+def get_metrics(exchange: Exchange) -> None:
+    """GET on the metrics."""
+
+    async def answer() -> None:
+        app = exchange.app
+        held = await app.node.held()
+        body = await asyncio.to_thread(render, list(families(app, held)))
+        exchange.send(200, _HEADERS, body)
+
+    exchange.app.spawn(exchange, answer())
+
+
+class Collected(Collector):
+    """Families that were put together already."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        """All of them."""
+        return self._metrics
+
+
+def render(metrics: Iterable[Metric]) -> bytes:
+    """The families and those of the process as text. Counting open files takes long: not for the loop."""
+    registry = CollectorRegistry()
+    registry.register(Collected(metrics))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+def families(app: "App", held: Held) -> Iterator[Metric]:
+    """Everything there is to tell, as of now."""
+    yield InfoMetricFamily(
+        "ursula_build",
+        "Which version this is.",
+        {"version": version("ursula"), "python": platform.python_version()},
+    )
+    yield from _requests(app.traffic)
+    yield from _connections(app.wire)
+    yield from _live(app)
+    statuses, cold = app.node.statuses(), app.node.cold_statuses()
+    yield from _backpressure(app, cold)
+    yield from _recovery(app)
+    yield from _appends(statuses)
+    yield from _logs(statuses)
+    yield gauge("ursula_buckets", "Buckets.", sum(group.bucket_count for group in statuses))
+    yield gauge(
+        "ursula_streams",
+        "Streams, those included that are deleted but still needed by forks.",
+        sum(group.stream_count for group in statuses),
+    )
+    yield gauge("ursula_hot_bytes", "Bytes of messages and events that are held in memory.", held.hot_bytes)
+    yield from cold_families(app.node, cold, held.parked_streams)
+
+
+def _requests(traffic: Traffic) -> Iterator[Metric]:
+    labels = ("route", "method", "status")
+    counts = CounterMetricFamily("ursula_http_requests", "Requests that were answered.", labels=labels)
+    latencies = HistogramMetricFamily(
+        "ursula_http_request_duration_seconds",
+        "Time from a request's head to its answer; not for live reads, which wait on purpose.",
+        labels=labels,
+    )
+    for (route, method, status), latency in sorted(traffic.latencies.items()):
+        values = (route, method, str(status))
+        counts.add_metric(values, latency.count)
+        if route not in LIVE:
+            latencies.add_metric(values, histogram_buckets(latency), latency.total)
+    yield counts
+    yield latencies
+
+
+def _connections(wire: WireServer) -> Iterator[Metric]:
+    yield gauge("ursula_http_connections", "Connections that are open.", wire.connection_count)
+    yield gauge(
+        "ursula_http_unread_bytes", "Bytes of answers that clients have not read yet.", wire.unread_bytes
+    )
+    yield CounterMetricFamily(
+        "ursula_http_slow_clients_ended",
+        "Connections that were cut off, since their clients left too much unread.",
+        wire.clients_ended,
+    )
+
+
+def _live(app: "App") -> Iterator[Metric]:
+    connections = GaugeMetricFamily(
+        "ursula_live_connections", "Requests that wait for something new.", labels=("kind",)
+    )
+    found = Counter(connection.kind for connection in app.live)
+    for kind in LIVE_KINDS:
+        connections.add_metric((kind,), found[kind])
+    yield connections
+    yield gauge(
+        "ursula_live_watchers",
+        "Who is called when something changes; all SSE connections of a stream are one.",
+        sum(group.watcher_count for group in app.node.statuses()),
+    )
+    yield CounterMetricFamily(
+        "ursula_live_sse_bytes", "Bytes sent as server-sent events.", app.traffic.sse_bytes
+    )
+
+
+def _backpressure(app: "App", groups: list[ColdStatus]) -> Iterator[Metric]:
+    """The two limits that turn writes away: of bodies on their way, and of what is not yet in the store."""
+    name, labels = "ursula_write_backpressure_", ("limit",)
+    active = GaugeMetricFamily(
+        f"{name}active", "1 while writes are turned away for want of room.", labels=labels
+    )
+    used = GaugeMetricFamily(f"{name}bytes", "Bytes that count against the limit.", labels=labels)
+    limit = GaugeMetricFamily(f"{name}limit_bytes", "How many of them there may be.", labels=labels)
+    rejections = CounterMetricFamily(
+        f"{name}rejections", "Requests that were turned away with 503 write_backpressure.", labels=labels
+    )
+    bodies, hot = app.bodies, ("max_hot_bytes",)
+    active.add_metric(hot, any(group.is_full for group in groups))
+    used.add_metric(hot, sum(group.held_bytes for group in groups))
+    limit.add_metric(hot, app.node.cold.max_hot_bytes)
+    rejections.add_metric(hot, sum(group.rejected_count for group in groups))
+    inflight = ("inflight_bytes",)
+    active.add_metric(inflight, bodies.is_backed_up)
+    used.add_metric(inflight, bodies.held_bytes)
+    limit.add_metric(inflight, bodies.held_bytes_max)
+    rejections.add_metric(inflight, bodies.rejected_count)
+    yield from (active, used, limit, rejections)
+
+
+def _recovery(app: "App") -> Iterator[Metric]:
+    node = app.node
+    yield gauge("ursula_rehydrate_complete", "1 once the log has been replayed.", node.recovered)
+    yield gauge(
+        "ursula_rehydrate_progress_ratio",
+        "How much of the log has been replayed, from 0 to 1.",
+        node.progress,
+    )
+    yield gauge(
+        "ursula_rehydrate_seconds", "How long the replay took, or has taken so far.", node.recovery_seconds
+    )
+
+
+def _appends(statuses: list[GroupStatus]) -> Iterator[Metric]:
+    messages = CounterMetricFamily(
+        "ursula_append_messages", "Messages that became durable.", labels=("group",)
+    )
+    body_bytes = CounterMetricFamily(
+        "ursula_append_bytes", "Bytes of the bodies they came in.", labels=("group",)
+    )
+    commands = HistogramMetricFamily(
+        "ursula_append_batch_commands", "Commands in a log entry.", labels=("group",)
+    )
+    entry_bytes = HistogramMetricFamily(
+        "ursula_append_batch_bytes", "Bytes of a log entry.", labels=("group",)
+    )
+    for group in statuses:
+        labels = (str(group.number),)
+        messages.add_metric(labels, group.append_messages)
+        body_bytes.add_metric(labels, group.append_bytes)
+        commands.add_metric(labels, histogram_buckets(group.batch_commands), group.batch_commands.total)
+        entry_bytes.add_metric(labels, histogram_buckets(group.batch_bytes), group.batch_bytes.total)
+    yield from (messages, body_bytes, commands, entry_bytes)
+
+
+def _logs(statuses: list[GroupStatus]) -> Iterator[Metric]:
+    tail = by_group("ursula_log_tail_position", "Position of the last durable entry.")
+    applied = by_group("ursula_log_applied_position", "Position of the last applied entry.")
+    pending = by_group("ursula_log_pending_commands", "Commands that are not yet durable and applied.")
+    size = by_group("ursula_log_size_bytes", "Bytes of all entries that are kept.")
+    ahead = by_group(
+        "ursula_log_clock_ahead_seconds", "How far the time of the log is ahead of the machine's clock."
+    )
+    segments = by_group("ursula_log_segments", "Segment files.")
+    failures = CounterMetricFamily(
+        "ursula_log_failures",
+        "Entries that the log did not take: certainly (unavailable), or perhaps (unknown).",
+        labels=("group", "kind"),
+    )
+    syncs = HistogramMetricFamily(
+        "ursula_log_sync_duration_seconds", "Time that the disk took to sync an entry.", labels=("group",)
+    )
+    for group in statuses:
+        labels = (str(group.number),)
+        tail.add_metric(labels, group.tail)
+        applied.add_metric(labels, group.applied)
+        pending.add_metric(labels, group.pending_commands)
+        size.add_metric(labels, group.log_bytes)
+        ahead.add_metric(labels, group.clock_ahead_seconds)
+        failures.add_metric((*labels, "unavailable"), group.entries_unavailable)
+        failures.add_metric((*labels, "unknown"), group.entries_unknown)
+        if group.log_segment_count is not None:
+            segments.add_metric(labels, group.log_segment_count)
+        if group.sync_seconds is not None:
+            syncs.add_metric(labels, histogram_buckets(group.sync_seconds), group.sync_seconds.total)
+    found: tuple[Metric, ...] = (tail, applied, pending, size, ahead, segments, failures, syncs)
+    yield from (family for family in found if family.samples)

@@ -1,0 +1,71 @@
+"""What was answered and how fast: counted for every request, so with nothing but numbers in lists.
+
+A route is a short fixed word, never a path: there must be few of them.
+"""
+
+from bisect import bisect_left
+
+from ...tally import Tally
+
+LATENCY_SECONDS = (
+    *(0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+)
+
+STREAM = "stream"
+STREAM_LONG_POLL = "stream_long_poll"
+STREAM_SSE = "stream_sse"
+FEED = "feed"
+FEED_LONG_POLL = "feed_long_poll"
+FEED_SSE = "feed_sse"
+ATTRIBUTES = "attrs"
+SNAPSHOT = "snapshot"
+RETENTION = "retention"
+BOOTSTRAP = "bootstrap"
+APPEND_BATCH = "append_batch"
+BUCKET = "bucket"
+STREAMS = "streams"
+HEALTH = "health"
+METRICS = "metrics"
+CLUSTER = "cluster"
+PREFLIGHT = "preflight"
+UNKNOWN = "unknown"
+
+ROUTE_OF_PART = {
+    "attrs": ATTRIBUTES,
+    "snapshot": SNAPSHOT,
+    "retention": RETENTION,
+    "bootstrap": BOOTSTRAP,
+    "append-batch": APPEND_BATCH,
+}
+"""What is below a stream."""
+
+ROUTE_OF_SERVER = {"healthz": HEALTH, "readyz": HEALTH, "metrics": METRICS, "cluster": CLUSTER}
+"""What concerns the whole server, by the beginning of its path."""
+
+LIVE = frozenset((STREAM_LONG_POLL, STREAM_SSE, FEED_LONG_POLL, FEED_SSE))
+"""Who asks for these waits on purpose: they are counted, but how long they took says nothing."""
+
+METHODS = frozenset(("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH"))
+OTHER_METHOD = "other"
+
+Key = tuple[str, str, int]
+
+
+class Traffic:
+    """How often each route answered what to which method, and how long that took."""
+
+    def __init__(self) -> None:
+        self.latencies: dict[Key, Tally] = {}
+        self.sse_bytes = 0
+
+    def note(self, route: str, method: str, status: int, seconds: float) -> None:
+        """A request was answered."""
+        latency = self.latencies.get((route, method, status)) or self._latency(route, method, status)
+        latency.counts[bisect_left(LATENCY_SECONDS, seconds)] += 1
+        latency.total += seconds
+
+    def _latency(self, route: str, method: str, status: int) -> Tally:
+        """The numbers of an answer given for the first time. Methods that nobody knows share theirs."""
+        key = (route, method if method in METHODS else OTHER_METHOD, status)
+        return self.latencies.setdefault(key, Tally(LATENCY_SECONDS))

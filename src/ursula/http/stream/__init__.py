@@ -1,0 +1,1 @@
+"""Streams: written, read, followed, and what belongs to one."""

@@ -1,0 +1,181 @@
+"""Bootstrap: the snapshot and everything after it in one answer, as parts.
+
+A small one is put together in memory; a large one goes through a file, which is read as the client takes
+it, since what is sent lies in memory until then.
+"""
+
+import asyncio
+import secrets
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from ...engine.group import Group
+from ...engine.later import Later
+from ...model.limits import READ_BYTES_DEFAULT
+from ...model.media_type import DEFAULT
+from ...model.outcomes import Description, Page, Refused
+from ..errors import Problem
+from ..exchange import Exchange
+from ..syntax.query import parse_query
+from ..syntax.tokens import format_offset
+from ..wire.headers import HeaderList
+from .fetching import fetch
+from .read import settle
+from .snapshot import open_snapshot, read_snapshot
+
+IN_MEMORY_BYTES_MAX = READ_BYTES_DEFAULT
+COPY_BYTES = 256 * 1024
+COPY_MESSAGES = 4096
+
+
+class Overtaken(Exception):
+    """What was to be read was trimmed or replaced in the meantime."""
+
+
+def get_bootstrap(exchange: Exchange) -> None:
+    """GET on bootstrap."""
+    if "live" in parse_query(exchange.request.query_string):
+        raise Problem("invalid_parameter", "bootstrap has an end: go on with a live read from where it ends")
+    target = exchange.target
+    group = exchange.app.node.group_of(target.bucket)
+    if not settle(exchange, group, get_bootstrap):
+        return
+    found = group.describe(target.bucket, target.stream, exchange.wanted_incarnation())
+    if isinstance(found, Refused):
+        exchange.refused(found)
+        return
+    group.note_read(target.bucket, target.stream)
+    exchange.app.spawn(exchange, _answer(exchange, group, found))
+
+
+async def _answer(exchange: Exchange, group: Group, found: Description) -> None:
+    while True:
+        try:
+            await Bootstrap(exchange, group, found).send()
+            return
+        except Overtaken:
+            target = exchange.target
+            now = group.describe(target.bucket, target.stream, exchange.wanted_incarnation())
+            if isinstance(now, Refused):
+                exchange.refused(now)
+                return
+            found = now
+
+
+class Bootstrap:
+    """One answer, of a stream as it was found."""
+
+    def __init__(self, exchange: Exchange, group: Group, found: Description) -> None:
+        self._exchange = exchange
+        self._group = group
+        self._found = found
+        self._snapshot = found.snapshot
+        self._start = found.snapshot.offset if found.snapshot is not None else found.earliest
+        self._boundary = secrets.token_hex(16)
+
+    async def send(self) -> None:
+        """Put it together and answer."""
+        snapshot_bytes = self._snapshot.size if self._snapshot is not None else 0
+        size = snapshot_bytes + self._found.tail - self._start
+        if size > IN_MEMORY_BYTES_MAX or not await self._send_from_memory(snapshot_bytes):
+            await self._send_from_file()
+
+    async def _send_from_memory(self, size: int) -> bool:
+        """Answer, if it is small also with the lines between its parts: small messages have long ones."""
+        parts = [self._head()]
+        if self._snapshot is not None:
+            parts.append(await read_snapshot(self._exchange.app.node.blobs, self._snapshot))
+        async with aclosing(self._stretches()) as stretches:
+            async for messages in stretches:
+                size += sum(map(len, messages))
+                if size > IN_MEMORY_BYTES_MAX:
+                    return False
+                parts.extend(messages)
+        parts.append(self._end())
+        self._exchange.send(200, self._headers(), b"".join(parts))
+        return True
+
+    async def _send_from_file(self) -> None:
+        node = self._exchange.app.node
+        blob = await open_snapshot(node.blobs, self._snapshot) if self._snapshot is not None else None
+        path = node.scratch / f"bootstrap-{secrets.token_hex(8)}"
+        try:
+            with await asyncio.to_thread(_create, path) as file:
+                await asyncio.to_thread(file.write, self._head())
+                if blob is not None:
+                    await asyncio.to_thread(_copy, blob.path, file)
+                async for messages in self._stretches():
+                    await asyncio.to_thread(file.write, b"".join(messages))
+                await asyncio.to_thread(file.write, self._end())
+            self._exchange.file(200, self._headers(), str(path), 0, path.stat().st_size)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise Problem("unavailable", f"there is no room to put it together: {reason}") from error
+        finally:
+            _forget(path)  # what is open stays readable without a name
+
+    async def _stretches(self) -> AsyncGenerator[list[bytes], None]:
+        """The messages after the snapshot as parts, a stretch at a time; others may write in between."""
+        target, found = self._exchange.target, self._found
+        head = self._part(found.content_type)
+        offset = self._start
+        while offset < found.tail:
+            bytes_max = min(COPY_BYTES, found.tail - offset)
+            page: Page | Refused | Later[Page] = self._group.read(
+                target.bucket, target.stream, offset, bytes_max, True, found.incarnation
+            )
+            if isinstance(page, Later):
+                page = await fetch(page)
+            if isinstance(page, Refused):
+                raise Overtaken
+            for first in range(0, len(page.chunks), COPY_MESSAGES):
+                some = page.chunks[first : first + COPY_MESSAGES]
+                yield [piece for message in some for piece in (head, message)]
+            offset = page.next_offset
+
+    def _headers(self) -> HeaderList:
+        exchange, found = self._exchange, self._found
+        offset = "none" if self._snapshot is None else format_offset(self._snapshot.offset)
+        headers = [
+            ("content-type", f"multipart/mixed; boundary={self._boundary}"),
+            ("cache-control", "no-store"),
+            ("stream-next-offset", format_offset(found.tail)),
+            ("stream-snapshot-offset", offset),
+            ("stream-up-to-date", "true"),
+            ("stream-incarnation", exchange.incarnation(found.incarnation)),
+        ]
+        if found.closed:
+            headers.append(("stream-closed", "true"))
+        return headers
+
+    def _head(self) -> bytes:
+        content_type = DEFAULT if self._snapshot is None else self._snapshot.content_type
+        return self._part(content_type)[2:]
+
+    def _part(self, content_type: str) -> bytes:
+        return f"\r\n--{self._boundary}\r\nContent-Type: {content_type}\r\n\r\n".encode()
+
+    def _end(self) -> bytes:
+        return f"\r\n--{self._boundary}--\r\n".encode()
+
+
+def _copy(path: Path, into: BinaryIO) -> None:
+    """Copy a snapshot that was there a moment ago."""
+    try:
+        with path.open("rb") as blob:
+            shutil.copyfileobj(blob, into, COPY_BYTES)
+    except FileNotFoundError as error:
+        raise Overtaken from error  # it was replaced, and its bytes are gone already
+
+
+def _create(path: Path) -> BinaryIO:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.open("xb")
+
+
+def _forget(path: Path) -> None:
+    with suppress(OSError):  # a start removes what cannot be removed now
+        path.unlink()
