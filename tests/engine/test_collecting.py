@@ -13,8 +13,7 @@ from ursula.cold import manifest as manifests
 from ursula.cold.ulid import new_ulid
 from ursula.engine import collecting, neighbours
 from ursula.engine.clock import system_clock
-from ursula.engine.failures import Failure
-from ursula.engine.flusher import Superseded
+from ursula.engine.failures import Failure, Superseded
 from ursula.engine.restoring import Moment, choose, plan_restore
 from ursula.model.commands import AnyCommand, ForkPoint
 from ursula.model.outcomes import AnyOutcome, Refused, Undeleted

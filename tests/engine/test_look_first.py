@@ -61,12 +61,14 @@ def test_a_plain_append_joins_the_next_batch_only_if_nothing_speaks_against_it()
             outcomes: list[object] = []
             for name in ("closed", "json", "with a window", "gone", "missing"):
                 plain = PlainAppend("b", name, (b"x",), "text/plain")
-                assert not group.join(plain, outcomes.append, 1), name
-            assert not group.join(PlainAppend("none", "s", (b"x",), "text/plain"), outcomes.append, 1)
-            assert not group.join(PlainAppend("b", "s", (b"x",), "text/plain"), outcomes.append, 10_001)
+                assert not group.append_fast(plain, outcomes.append, 1), name
+            assert not group.append_fast(PlainAppend("none", "s", (b"x",), "text/plain"), outcomes.append, 1)
+            assert not group.append_fast(
+                PlainAppend("b", "s", (b"x",), "text/plain"), outcomes.append, 10_001
+            )
             await a_while()
             assert (outcomes, len(log.entries)) == ([], before)
-            assert group.join(PlainAppend("b", "s", (b"x",), "text/plain"), outcomes.append, 1)
+            assert group.append_fast(PlainAppend("b", "s", (b"x",), "text/plain"), outcomes.append, 1)
             await a_while()
             assert codes(outcomes) == ["Appended"]
             assert content(group) == b"x"

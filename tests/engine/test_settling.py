@@ -209,7 +209,7 @@ def test_the_usual_append_needs_no_longer_way_because_its_stream_is_parked(tmp_p
             await settled(node)
             assert "few" in group.state.buckets["b"].parked
             answers: list[object] = []
-            assert group.join(PlainAppend("b", "few", (b" world",), "text/plain"), answers.append, 6)
+            assert group.append_fast(PlainAppend("b", "few", (b" world",), "text/plain"), answers.append, 6)
             await until(lambda: bool(answers))
             assert isinstance(answers[0], Appended)
             assert await read(node, stream="few") == b"hello world"

@@ -42,6 +42,17 @@ class CacheStatus(NamedTuple):
     evicted: int
 
 
+class UpkeepStatus(NamedTuple):
+    """What was read from the store, merged and removed since the start."""
+
+    fetch_count: int
+    fetched_bytes: int
+    merged_count: int
+    merged_bytes: int
+    collected_count: int
+    collected_bytes: int
+
+
 def cache_status(cache: Cache) -> CacheStatus:
     """A cache as it is now."""
     return CacheStatus(cache.held_bytes, cache.bytes_max, cache.hits, cache.misses, cache.evicted)

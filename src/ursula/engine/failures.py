@@ -1,6 +1,8 @@
-"""What a proposal comes to when the log did not take it. Never part of the state, so not an outcome of it."""
+"""Why the engine could not do what it was asked. Never part of the state, so not an outcome of it."""
 
 from msgspec import Struct
+
+from ..model.outcomes import Refused
 
 
 class Unavailable(Struct, gc=False):
@@ -16,3 +18,23 @@ class OutcomeUnknown(Struct, gc=False):
 
 
 Failure = Unavailable | OutcomeUnknown
+
+
+class Superseded(Exception):
+    """A restore has begun another generation of the store: this node must write no more."""
+
+
+class IngestStopped(Exception):
+    """The log did not take the next rows of a bulk write; the failure says why."""
+
+    def __init__(self, failure: Failure | Refused) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+class SegmentUnfit(Exception):
+    """A segment cannot stand for others; the text says why."""
+
+
+class SegmentsReplaced(Exception):
+    """The segments that are to be replaced are not the live ones any more."""

@@ -27,6 +27,7 @@ from ..model.journal import Journal
 from ..model.limits import BODY_BYTES_HELD_MAX
 from ..model.outcomes import CutMade, Done
 from ..tally import Tally
+from .failures import Superseded
 from .flush_pace import FlushPace
 from .flush_ranges import is_large
 from .flush_rows import Fetch, rows_by_range, rows_of
@@ -55,10 +56,6 @@ class FlushSettings(NamedTuple):
 
 class FlushFailed(Exception):
     """A flush that did not come to its end; the text says why."""
-
-
-class Superseded(Exception):
-    """The store belongs to a later generation: this node must stop."""
 
 
 class _Cut(NamedTuple):

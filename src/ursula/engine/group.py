@@ -44,6 +44,7 @@ from .counts import Counts
 from .evidence import Evidence, is_unproven, prove
 from .expiry import Expiry
 from .failures import Failure, OutcomeUnknown, Unavailable
+from .fast_append import is_usual
 from .gathering import Done, Gathering, creation_bytes, size_of
 from .reading import Reading
 from .settling import Settling
@@ -58,6 +59,17 @@ PROBE_SECONDS = 1.0
 _APPENDED = frozenset((Appended,))
 
 logger = logging.getLogger(__name__)
+
+
+def _awaited() -> tuple["asyncio.Future[AnyOutcome | Failure]", Done]:
+    """A future, and the callback that sets it, unless its caller has given up."""
+    future: asyncio.Future[AnyOutcome | Failure] = asyncio.get_running_loop().create_future()
+
+    def done(outcome: AnyOutcome | Failure) -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    return future, done
 
 
 class Batch(NamedTuple):
@@ -221,20 +233,11 @@ class Group(Reading):
         else:
             self._when_settled(lambda: self._decide_again(command, done, size, unsplit))
 
-    def join(self, command: Append, done: Done, size: int) -> bool:
-        """Have a plain append decided, if nothing speaks against it now; else nothing is done.
-
-        The same as `propose` does for what is as usual, and no more than that.
-        """
+    def append_fast(self, command: Append, done: Done, size: int) -> bool:
+        """Have a plain append decided, if nothing unusual is about it: see `fast_append`."""
         if self._stopping or not self.recovered or self._is_full(size):
             return False
-        bucket = self.state.buckets.get(command.bucket)
-        if bucket is None:
-            return False
-        stream = bucket.streams.get(command.stream) or bucket.find(command.stream)
-        if stream is None or stream.gone or stream.closed or stream.deadline is not None:
-            return False
-        if stream.media_type != command.media_type:
+        if not is_usual(self.state, command):
             return False
         self._proposed += 1
         self._gathering.add(command, done, size)
@@ -259,18 +262,15 @@ class Group(Reading):
         self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, unsplit)), 0)
         return True
 
-    async def ask(self, command: AnyCommand) -> AnyOutcome | Failure:
-        """The same, for whoever can wait."""
-        future: asyncio.Future[AnyOutcome | Failure] = asyncio.get_running_loop().create_future()
-
-        def done(outcome: AnyOutcome | Failure) -> None:
-            if not future.done():
-                future.set_result(outcome)
-
+    async def ask(
+        self, command: AnyCommand, size: int | None = None, unsplit: str | None = None
+    ) -> AnyOutcome | Failure:
+        """The same, for callers that can wait."""
+        future, done = _awaited()
         if isinstance(command, FlushBegin | Flushed | Merge | Collect) and not self._stopping:
             self._enqueue(command, done, 0)
         else:
-            self.propose(command, done, size_of(command))
+            self.propose(command, done, size_of(command) if size is None else size, unsplit)
         return await future
 
     @property
@@ -456,9 +456,11 @@ class Group(Reading):
         tail = self.log.known_tail
         return tail is not None and self.applied >= tail
 
-    def when_current(self, callback: Callable[[], None]) -> None:
-        """Call back once everything that is acknowledged now is applied."""
-        self._when(0, self._known_tail(), callback)
+    async def current(self) -> None:
+        """Wait until everything that is acknowledged now is applied."""
+        applied = asyncio.Event()
+        self._when(0, self._known_tail(), applied.set)
+        await applied.wait()
 
     def _when_settled(self, callback: Callable[[], None]) -> None:
         """Call back once everything proposed here or acknowledged anywhere before now is applied."""
@@ -505,15 +507,16 @@ class Group(Reading):
         """Whether the stream's deadline has passed and its end is not applied yet."""
         return bool(self._expiry.heap) and self._expiry.overdue(bucket, name, self._clock()) is not None
 
-    def end_overdue(self, bucket: str, name: str, done: Done) -> None:
-        """End a stream whose deadline has passed; `done` is called when it is."""
+    async def end_overdue(self, bucket: str, name: str) -> AnyOutcome | Failure:
+        """End a stream whose deadline has passed."""
         overdue = self._expiry.overdue(bucket, name, self._clock())
         if overdue is None:
-            done(Ended(""))
-        elif self._stopping:
-            done(Unavailable("the server is stopping"))
-        else:
-            self._enqueue(overdue, done, 0)
+            return Ended("")
+        if self._stopping:
+            return Unavailable("the server is stopping")
+        future, done = _awaited()
+        self._enqueue(overdue, done, 0)
+        return await future
 
     def note_read(self, bucket: str, name: str) -> None:
         """A read renews a sliding window."""

@@ -18,7 +18,7 @@ from ..model.commands import IngestBegin, IngestRow, IngestRows
 from ..model.json_messages import JsonInvalid, JsonTooLarge, split
 from ..model.media_type import DEFAULT, JSON, media_type_of
 from ..model.outcomes import AnyOutcome, Ignored, Ingest, Refused, RowsIngested
-from .failures import Failure
+from .failures import Failure, IngestStopped
 from .group import Group
 
 PART_BYTES = 1024 * 1024
@@ -30,14 +30,6 @@ Check = Callable[[str, str, int], tuple[str, str] | None]
 
 Name = tuple[str, str]
 """Bucket and app."""
-
-
-class IngestStopped(Exception):
-    """The log did not take the next rows; the failure says why."""
-
-    def __init__(self, failure: Failure | Refused) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
 
 
 class _Part(NamedTuple):
@@ -53,10 +45,10 @@ class _Part(NamedTuple):
 class Ingesters:
     """The bulk writes that this node is driving on: at most one for each bucket and app."""
 
-    def __init__(self, store: Store, scratch: Path) -> None:
+    def __init__(self, store: Store, scratch: Path, check: Check | None) -> None:
         self._store = store
         self._scratch = scratch
-        self.check: Check = lambda bucket, stream, size: None
+        self._check: Check = check or (lambda bucket, stream, size: None)
         self._tasks: dict[Name, asyncio.Task[None]] = {}
 
     async def ingest(
@@ -157,7 +149,7 @@ class Ingesters:
         for stream, value, given in zip(part.streams, part.values, part.content_types, strict=True):
             content_type = given or types.get(stream) or made.get(stream) or ingest.content_type or DEFAULT
             made.setdefault(stream, content_type)
-            problem = self.check(bucket, stream, len(value))
+            problem = self._check(bucket, stream, len(value))
             messages: tuple[bytes, ...] = (value,)
             if problem is None and not value:
                 problem = "empty_body", "an append needs a body"

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from heapq import merge
 from itertools import islice
@@ -21,31 +21,35 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..cold import manifest as manifests
-from ..cold.blobs import Blobs
+from ..cold.blobs import Blobs, BlobWriter
 from ..cold.cache import Cache
 from ..cold.fs import FsStore
 from ..cold.lineage import Lineage
 from ..cold.reader import Segments
+from ..cold.staging import new_key
 from ..cold.store import ObjectDamaged, Store, StoreFailed, StoreUnavailable
 from ..cold.unfinished import Unfinished
 from ..config import Cold
 from ..log.file import FileLog
 from ..log.memory import MemoryLog
 from ..log.seam import COUNTER_MASK
-from ..model.outcomes import BucketDescription
+from ..model.commands import IngestBegin
+from ..model.outcomes import AnyOutcome, BucketDescription
 from .blob_reads import BlobReads
 from .clock import Clock, system_clock
 from .cold_reads import ColdReads
-from .cold_status import CacheStatus, ColdStatus, cache_status, cold_status
+from .cold_status import CacheStatus, ColdStatus, UpkeepStatus, cache_status, cold_status
 from .collecting import Collector, CollectSettings
+from .failures import Failure
 from .feed_reads import FeedReads
 from .flusher import Flusher, FlushSettings
 from .folder import DataFolder
 from .group import Group
 from .heartbeat import Heart, Server
-from .ingesting import Ingesters
+from .ingesting import Check, Ingesters
 from .loading import Loaded, StartRefused, load_newest
 from .merging import Merger, MergeSettings
+from .replacing import replace_segments
 from .status import GroupStatus
 from .survey import Held, Survey, held, merged, survey
 
@@ -75,8 +79,12 @@ class Node:
         store: Store | None = None,
         spool_bytes: int = 8 << 30,
         server: Server | None = None,
+        check_row: Check | None = None,
     ) -> None:
-        """`server` tells those who look at the store who serves from it; without one nobody is told."""
+        """`server` tells those who look at the store who serves from it; without one nobody is told.
+
+        `check_row` says which rows of a bulk write no stream could take.
+        """
         self._folder = folder
         self.cold = cold or Cold()
         self._log_segment_bytes = log_segment_bytes
@@ -106,7 +114,7 @@ class Node:
             clock,
             CollectSettings(self.generation, self.cold.keep_replaced),
         )
-        self.ingesters = Ingesters(self.store, self.scratch)
+        self._ingesters = Ingesters(self.store, self.scratch, check_row)
         self._heart = (
             Heart(self.store, clock, self.cluster, self.generation, server) if server is not None else None
         )
@@ -244,7 +252,7 @@ class Node:
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
-        self.ingesters.stop()
+        self._ingesters.stop()
         for group in self.groups:
             await group.stop()
         await self._note_applied()
@@ -261,6 +269,58 @@ class Node:
             self._folder.close()
         if self._temporary is not None:
             self._temporary.cleanup()
+
+    # Bulk reads and writes
+
+    @property
+    def store_root(self) -> str:
+        """Where the objects of the store are, for readers that fetch them themselves."""
+        return self.store.root
+
+    async def stage(self, bucket: str, writer: BlobWriter) -> str:
+        """Keep a file of rows for a bulk write; the key of the object."""
+        key = new_key(bucket, writer.digest)
+        await self.store.put_file(key, writer.path)
+        return key
+
+    async def ingest(self, command: IngestBegin, patience_seconds: float) -> AnyOutcome | Failure:
+        """Begin a bulk write, or go on with it; how far it came within so many seconds."""
+        return await self._ingesters.ingest(self.group_of(command.bucket), command, patience_seconds)
+
+    async def replace_segments(self, group: int, old: Sequence[str], new: str) -> AnyOutcome | Failure:
+        """Let one segment take the place of neighbours whose rows it has."""
+        return await replace_segments(self.store, self.groups[group], old, new)
+
+    # What an operator asks for
+
+    async def flush(self) -> list[int]:
+        """Move everything that is there now to the store; the position of each group."""
+        return await asyncio.gather(*(flusher.request() for flusher in self.flushers))
+
+    def request_base(self) -> None:
+        """Have the next flush write the whole state, and have it soon."""
+        for flusher in self.flushers:
+            flusher.request_base()
+
+    async def purge_log(self) -> list[int]:
+        """Drop the log entries that the newest manifest stands for; where each log begins now."""
+        return [await flusher.purge() for flusher in self.flushers]
+
+    # What there is
+
+    def rewound_to(self, group: int, position: int) -> int | None:
+        """Where the log went back to, if a restore went back behind this position."""
+        return self.lineage.end_before(group, position)
+
+    @property
+    def hot_bytes_max(self) -> int:
+        """How many bytes may wait for the store."""
+        return self.cold.max_hot_bytes
+
+    @property
+    def flush_interval_seconds(self) -> float:
+        """How long something may wait to be flushed."""
+        return self.cold.flush_interval
 
     def group_of(self, bucket: str) -> Group:
         """The group that owns a bucket."""
@@ -307,6 +367,17 @@ class Node:
     def cache_statuses(self) -> dict[str, CacheStatus]:
         """What an operator may see of what is kept of the store, by kind."""
         return {"row_groups": cache_status(self.cache), "spools": cache_status(self.spools)}
+
+    def upkeep_status(self) -> UpkeepStatus:
+        """What was fetched from the store, merged and collected since the start."""
+        return UpkeepStatus(
+            fetch_count=self.segments.fetch_count,
+            fetched_bytes=self.segments.fetched_bytes,
+            merged_count=sum(merger.merged_count for merger in self.mergers),
+            merged_bytes=sum(merger.merged_bytes for merger in self.mergers),
+            collected_count=self.collector.collected_count,
+            collected_bytes=self.collector.collected_bytes,
+        )
 
     def list_buckets(self, after: str, count: int) -> list[BucketDescription]:
         """The next buckets by name."""

@@ -6,6 +6,7 @@ from ..model.state import State
 from .cold_reads import ColdReads
 from .feed_reads import FeedReads
 from .later import Later
+from .planning import Plan, plan
 
 
 class Reading:
@@ -87,3 +88,7 @@ class Reading:
     def list_streams(self, bucket: str, prefix: str, after: str, count: int) -> Listing | Refused:
         """A page of a bucket's streams, from the applied state."""
         return self.state.list_streams(bucket, prefix, after, count)
+
+    def plan(self, bucket: str, after: int | None) -> Plan | Refused:
+        """Where the history of a bucket lies after a position, from the applied state."""
+        return plan(self.state, bucket, after)

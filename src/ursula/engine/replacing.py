@@ -12,19 +12,11 @@ from ..cold.ulid import is_ulid, milliseconds_of
 from ..crc import crc32
 from ..model.commands import Merge, StoredSegment
 from ..model.outcomes import AnyOutcome, Done, Ignored
-from .failures import Failure
+from .failures import Failure, SegmentsReplaced, SegmentUnfit
 from .group import Group
 
 TAIL_BYTES = 1 << 20
 PIECE_BYTES = 8 << 20
-
-
-class SegmentUnfit(Exception):
-    """A segment cannot stand for others; the text says why."""
-
-
-class SegmentsReplaced(Exception):
-    """Those that are to be replaced are not the live ones any more."""
 
 
 async def replace_segments(store: Store, group: Group, old: Sequence[str], new: str) -> AnyOutcome | Failure:

@@ -1,22 +1,34 @@
 """One request and its answer."""
 
+import asyncio
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
-from ..engine.failures import Failure, OutcomeUnknown
-from ..model.outcomes import Refused
+import msgspec
+
+from ..engine.failures import Failure, OutcomeUnknown, Unavailable
+from ..engine.interface import GroupApi
+from ..model.outcomes import Description, Refused
 from .errors import Problem
-from .observe.request_stats import STREAM
+from .syntax.hosts import is_valid_host
 from .syntax.names import BUCKET_PATTERN, Target, is_bucket_name
 from .syntax.tokens import OFFSET_DIGITS, format_offset, parse_incarnation
 from .wire.headers import HeaderList
 from .wire.request import Outgoing, Request
 
 if TYPE_CHECKING:
-    from .app import App
     from .body.read import BodyLimit
+    from .services import Services
+
+T = TypeVar("T")
+
+JSON_HEADERS: HeaderList = [("content-type", "application/json"), ("cache-control", "no-store")]
+
+logger = logging.getLogger(__name__)
 
 
 class Exchange:
@@ -24,86 +36,172 @@ class Exchange:
 
     __slots__ = (
         "answered",
-        "app",
         "began_at",
-        "common",
+        "cors_lines",
         "headers",
         "held_bytes",
-        "method",
-        "raw_headers",
+        "label",
         "request",
-        "route",
+        "services",
         "target",
-        "then",
     )
 
-    target: Target
     headers: dict[str, str]
-    then: Callable[[bytes], None] | None
+    """The headers that mean something to us; only requests on streams and buckets have them."""
 
-    def __init__(self, app: "App", request: Request) -> None:
+    def __init__(
+        self, services: "Services", request: Request, label: str, target: Target, cors_lines: str
+    ) -> None:
         self.began_at = perf_counter()
-        self.app = app
+        self.services = services
         self.request = request
-        self.method = request.method
-        self.route = STREAM  # as it is counted: what most requests are about
-        self.raw_headers = request.headers
+        self.label = label  # as the request is counted
+        self.target = target
         self.held_bytes = 0
-        self.then = None
         self.answered = False
-        cors = app.cors
-        self.common = cors.open or cors.lines(self.raw_headers.first("origin"))
+        self.cors_lines = cors_lines
 
-    def on_body(self, body: bytes) -> None:
-        """The whole body is here."""
-        then, self.then = self.then, None  # it often refers to this: a cycle would stay in memory for good
-        if then is not None:
-            then(body)
+    # The request
 
-    def read_body(self, then: Callable[[bytes], None], limit: "BodyLimit | None" = None) -> None:
-        """Have the body read, and `then` called with all of it."""
-        self.then = then
-        self.app.bodies.read(self, limit)
+    @property
+    def group(self) -> GroupApi:
+        """The group that the target belongs to."""
+        return self.services.node.group_of(self.target.bucket)
 
-    def empty(self, status: int, headers: HeaderList) -> None:
-        """Answer without a body."""
-        if self._finish(status):
-            self.request.send(status, self.common, headers, None)
+    async def read_body(self, limit: "BodyLimit | None" = None) -> bytes:
+        """The whole body."""
+        return await self.services.bodies.read(self, limit)
 
-    def send(self, status: int, headers: HeaderList, body: bytes) -> None:
-        """Answer with a body."""
-        if self._finish(status):
-            self.request.send(status, self.common, headers, body)
-
-    def file(self, status: int, headers: HeaderList, path: str, start: int, end: int) -> None:
-        """Answer with a range of a file, which is read as the client takes it."""
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        if self._finish(status):
-            self.request.send_file(status, self.common, headers, file, start, end)
-        else:
-            os.close(file)
-
-    def stream(self, status: int, headers: HeaderList) -> Outgoing:
-        """Begin an answer whose body comes bit by bit."""
-        self._finish(status)
-        return self.request.begin(status, self.common, headers)
-
-    def refuse(self, problem: Problem) -> None:
-        """Answer with an error."""
-        self.send(problem.status, problem.answer_headers(), problem.body())
-
-    def refused(self, outcome: Refused | Failure) -> None:
-        """Answer with what the group refused or could not do."""
-        self.refuse(self._problem(outcome))
+    async def read_json(self, kind: type[T], shape: str, limit: "BodyLimit | None" = None) -> T:
+        """The body as JSON of this kind; `shape` tells the client what it should be."""
+        body = await self.read_body(limit)
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Problem("invalid_json", f"{shape}: {error}") from None
 
     def wanted_incarnation(self) -> str | None:
         """The incarnation that the client means, if it says so."""
         header = self.headers.get("stream-incarnation")
-        return None if header is None else parse_incarnation(header, self.app.generation)
+        return None if header is None else parse_incarnation(header, self.services.generation)
+
+    # The engine's answer
+
+    def expect(self, kind: type[T], outcome: object) -> T:
+        """What a group answered, if it is of this kind; a refusal or a failure is raised as a problem."""
+        if isinstance(outcome, kind):
+            return outcome
+        if isinstance(outcome, Refused | Unavailable | OutcomeUnknown):
+            raise self.problem(outcome)
+        raise TypeError(f"an outcome of another command: {outcome!r}")
+
+    async def describe(self) -> Description:
+        """What the target is, certainly: nothing that was acknowledged before is missing."""
+        await self.become_current()
+        found = self.group.describe(self.target.bucket, self.target.stream, self.wanted_incarnation())
+        return self.expect(Description, found)
+
+    async def become_current(self) -> None:
+        """Wait until the applied state may be answered from; a stream that is overdue ends first."""
+        await self.end_if_overdue()
+        if not self.group.is_current:
+            await self.group.current()
+
+    async def end_if_overdue(self) -> None:
+        """End the target if its deadline has passed."""
+        group, target = self.group, self.target
+        if target.stream and group.is_overdue(target.bucket, target.stream):
+            outcome = await group.end_overdue(target.bucket, target.stream)
+            if isinstance(outcome, Failure):
+                raise self.problem(outcome)
+
+    # The answer
+
+    def reply_empty(self, status: int, headers: HeaderList) -> None:
+        """Answer without a body."""
+        if self._finish(status):
+            self.request.send(status, self.cors_lines, headers, None)
+
+    def reply(self, status: int, headers: HeaderList, body: bytes) -> None:
+        """Answer with a body."""
+        if self._finish(status):
+            self.request.send(status, self.cors_lines, headers, body)
+
+    def reply_json(self, status: int, answer: object, headers: HeaderList | None = None) -> None:
+        """Answer with a value as JSON."""
+        self.reply(status, [*(headers or ()), *JSON_HEADERS], msgspec.json.encode(answer))
+
+    def reply_file(self, status: int, headers: HeaderList, path: str, start: int, end: int) -> None:
+        """Answer with a range of a file, which is read as the client takes it."""
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if self._finish(status):
+            self.request.send_file(status, self.cors_lines, headers, file, start, end)
+        else:
+            os.close(file)
+
+    def reply_stream(self, status: int, headers: HeaderList) -> Outgoing:
+        """Begin an answer whose body comes bit by bit."""
+        self._finish(status)
+        return self.request.begin(status, self.cors_lines, headers)
+
+    def reply_problem(self, problem: Problem) -> None:
+        """Answer with an error."""
+        self.reply(problem.status, problem.answer_headers(), problem.body())
+
+    def reply_error(self, error: Exception) -> None:
+        """Answer a request whose handling ended with an exception: a problem of the client's, or a bug."""
+        if isinstance(error, Problem):
+            if error.code == "object_damaged":  # only an operator can repair it, and operators read the log
+                logger.error("%s %s: %s", self.request.method, self.request.path, error.message)
+            self.reply_problem(error)
+        else:
+            logger.error("%s %s failed", self.request.method, self.request.path, exc_info=error)
+            self.reply_problem(Problem("internal_error", "the server failed; its log says how"))
+
+    # Going on later
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Go on with the request in a task; an exception is its answer."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except Exception as error:
+                self.reply_error(error)
+
+        def done(task: asyncio.Task[None]) -> None:
+            tasks.discard(task)
+            work.close()  # if the task was cancelled before it began, asyncio would warn of `work`
+
+        tasks = self.services.tasks
+        task = asyncio.get_running_loop().create_task(guarded())
+        tasks.add(task)
+        task.add_done_callback(done)
+        return task
+
+    def guard(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function; an exception is the answer to the request."""
+        try:
+            function(*arguments)
+        except Exception as error:
+            self.reply_error(error)
+
+    # How things are spelled in answers
+
+    def location(self, path: str | None = None) -> str:
+        """The absolute URL of the request, or of another path."""
+        given = self.request.headers.get("host", [])
+        host = given[0] if len(given) == 1 and is_valid_host(given[0]) else self.services.advertise
+        path = self.request.path if path is None else path
+        return f"{self.request.scheme}://{host}{quote(path, safe='/:@!$&()*+,;=~-._')}"
+
+    def incarnation(self, incarnation: str) -> str:
+        """An incarnation as clients see it: with the generation, so that none survives a restore."""
+        return f"{self.services.generation}-{incarnation}"
 
     def state_headers(self, incarnation: str, next_offset: int, tail: int, closed: bool) -> HeaderList:
         """What every answer about the state of a stream says: where it goes on, its tag and which it is."""
-        name = f"{self.app.generation}-{incarnation}"
+        name = f"{self.services.generation}-{incarnation}"
         headers = [
             ("stream-next-offset", str(next_offset).zfill(OFFSET_DIGITS)),
             ("etag", f'"{name}:{tail}:{tail}:c"' if closed else f'"{name}:{tail}:{tail}"'),
@@ -113,11 +211,8 @@ class Exchange:
             headers.append(("stream-closed", "true"))
         return headers
 
-    def incarnation(self, incarnation: str) -> str:
-        """An incarnation as clients see it: with the generation, so that none survives a restore."""
-        return f"{self.app.generation}-{incarnation}"
-
-    def _problem(self, outcome: Refused | Failure) -> Problem:
+    def problem(self, outcome: Refused | Failure) -> Problem:
+        """What the group refused or could not do, as an error."""
         if not isinstance(outcome, Refused):
             code = "outcome_unknown" if isinstance(outcome, OutcomeUnknown) else "unavailable"
             return Problem(code, outcome.reason)
@@ -150,10 +245,9 @@ class Exchange:
         if self.answered:
             return False
         self.answered = True
-        self.then = None
-        app = self.app
+        services, request = self.services, self.request
         if self.held_bytes:
-            app.bodies.held_bytes -= self.held_bytes
+            services.bodies.release(self.held_bytes)
             self.held_bytes = 0
-        app.traffic.note(self.route, self.method, status, perf_counter() - self.began_at)
+        services.stats.note(self.label, request.method, status, perf_counter() - self.began_at)
         return True

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import socket
+from functools import partial
 
 import uvloop
 
@@ -13,13 +14,17 @@ from .. import logs
 from ..cold.opening import open_store
 from ..config import Address, Settings, StartRefused
 from ..engine import loading
-from ..engine.flusher import Superseded
+from ..engine.failures import Superseded
 from ..engine.folder import DataFolder, FolderRefused
 from ..engine.heartbeat import Server
 from ..engine.node import Node
 from ..log.seam import LogDamaged
 from ..model.entry import EntryUnreadable
 from .app import App
+from .body.read import Bodies
+from .cluster.bulk_write import check_row
+from .services import Reads, Services
+from .syntax.cors import Cors
 from .wire.server import BACKLOG, WireServer
 
 TCP_USER_TIMEOUT_MILLISECONDS = 120_000
@@ -54,17 +59,17 @@ async def _serve(settings: Settings) -> int:
         store=open_store(settings.cold, settings.server.data_dir) if folder is not None else None,
         spool_bytes=settings.limits.spool_bytes,
         server=Server(settings.server.node_id, str(advertise), None if folder is None else folder.path),
+        check_row=partial(check_row, settings.limits.append_bytes),
     )
     wire = WireServer(listener, connections_max, settings.limits.unread_bytes, settings.http.keep_alive)
-    app = App(node, settings, wire)
-    app.advertise = str(advertise)
+    app = App(_services(settings, node, wire, str(advertise)))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     loop.add_signal_handler(signal.SIGHUP, _ignore_hangup)
     _announce(settings, listener)
-    serving = asyncio.create_task(wire.serve(app.handle, app.cors.lines(None)))
+    serving = asyncio.create_task(wire.serve(app.handle, Cors(settings.cors.origins).lines(None)))
     running = asyncio.create_task(node.run())
     waiting = asyncio.create_task(stopping.wait())
     await asyncio.wait((serving, running, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -89,6 +94,27 @@ async def _serve(settings: Settings) -> int:
         raise StartRefused(f"cannot use the data folder {settings.server.data_dir}: {failure}")
     logger.critical("the node failed", exc_info=failure)
     return 1
+
+
+def _services(settings: Settings, node: Node, wire: WireServer, advertise: str) -> Services:
+    """What handlers may use."""
+    limits, http = settings.limits, settings.http
+    return Services(
+        node=node,
+        wire=wire,
+        cors=Cors(settings.cors.origins),
+        bodies=Bodies(limits.append_bytes, limits.inflight_bytes, limits.body_timeout),
+        reads=Reads(
+            cache_control=f"{http.cache}, max-age=60, stale-while-revalidate=300",
+            long_poll_seconds=http.long_poll,
+            sse_cycle_seconds=http.sse_cycle,
+            sse_heartbeat_seconds=http.sse_heartbeat,
+            sse_bytes=limits.sse_bytes,
+        ),
+        node_id=settings.server.node_id,
+        advertise=advertise,
+        spools=node.scratch,
+    )
 
 
 def _ignore_hangup() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from . import events
 from .append import (
-    APPEND,
     bucket_not_found,
     decide_append,
     message_count,
@@ -42,9 +41,10 @@ from .commands import (
     Undelete,
 )
 from .create import created, decide_create
+from .fast_append import append_fast
 from .graves import Grave
 from .ingest import Progress, begun, decide_ingest, is_mistaken, is_next
-from .journal import NO_RECORD, Journal, Kind
+from .journal import Journal, Kind
 from .keeping import Keeping
 from .media_type import JSON, media_type_of
 from .outcomes import (
@@ -87,9 +87,9 @@ class State(Keeping):
 
     def apply_all(self, commands: list[AnyCommand]) -> list[AnyOutcome]:
         """Do all commands of the entry begun last. Most are plain appends: they are spared one call."""
-        append, apply = self._append_plainly, self.apply
+        apply = self.apply
         return [
-            append(command, index) if type(command) is PlainAppend else apply(command, index)
+            append_fast(self, command, index) if type(command) is PlainAppend else apply(command, index)
             for index, command in enumerate(commands)
         ]
 
@@ -136,7 +136,7 @@ class State(Keeping):
             self.changes.note((RowKind.STREAM, bucket, stream.name))
         stream.changed = self.position
 
-    def _enter(self, bucket: Bucket) -> Journal:
+    def enter(self, bucket: Bucket) -> Journal:
         """The bucket's journal, ready for rows of the entry begun last."""
         journal = bucket.journal
         if journal.position == self.position:
@@ -149,7 +149,7 @@ class State(Keeping):
         journal.enter(self.position, self.at)
         return journal
 
-    def _refer(self, stream: Stream) -> None:
+    def refer(self, stream: Stream) -> None:
         """A stream is about to get its first message after a cut."""
         refs = stream.refs
         if refs is not None and len(refs) >= 3 * REFS_MAX:
@@ -169,29 +169,8 @@ class State(Keeping):
 
     # One function per command
 
-    def _append_plainly(self, command: PlainAppend, index: int) -> AnyOutcome:
-        """What `_append` comes to where nothing is unusual; the rest is left to it."""
-        bucket = self.buckets.get(command.bucket)
-        stream = None if bucket is None else bucket.streams.get(command.stream)
-        if bucket is None or stream is None or stream.gone or stream.closed:
-            return self._append(command, index)
-        if stream.media_type != command.media_type or stream.ttl_seconds is not None:
-            return self._append(command, index)
-        journal = bucket.journal
-        if journal.position != self.position:
-            journal = self._enter(bucket)
-        if stream.changed <= self.cut:
-            self.changes.note((RowKind.STREAM, command.bucket, stream.name))
-        stream.changed = self.position
-        if stream.referred <= self.cut:
-            self._refer(stream)
-        payload = command.messages[0]
-        journal.add(index, APPEND, stream, stream.tail, NO_RECORD, payload)
-        stream.tail = tail = stream.messages.add_one(payload)
-        stream.last_write_at = self.at
-        return Appended(stream.incarnation, tail, tail, False)
-
-    def _append(self, command: Append, index: int) -> AnyOutcome:
+    def append(self, command: Append, index: int) -> AnyOutcome:
+        """Add messages to a stream, close it, or both."""
         stream = decide_append(self.buckets, command)
         if type(stream) is not Stream:
             return stream  # type: ignore[return-value]
@@ -199,14 +178,14 @@ class State(Keeping):
             return _stored_too_long_ago()
         bucket = self.buckets[command.bucket]
         if bucket.journal.position != self.position:
-            self._enter(bucket)
+            self.enter(bucket)
         if stream.changed <= self.cut:
             self.changes.note((RowKind.STREAM, command.bucket, stream.name))
         stream.changed = self.position
         if command.body is not None:
             self.stored.bodies.append((self.position, command.body.blob))
         if stream.referred <= self.cut and (command.messages or command.body is not None):
-            self._refer(stream)
+            self.refer(stream)
         write(bucket, stream, command, index, self.at, command.counts)
         producer = command.producer
         if command.close:
@@ -242,13 +221,13 @@ class State(Keeping):
         bucket.names.add(command.stream)
         self.stream_count += 1
         kind = Kind.CREATE if plan.parent is None else Kind.FORK
-        journal = self._enter(bucket)
+        journal = self.enter(bucket)
         journal.add(index, kind, stream, stream.tail, event=events.creation(command, stream))
         written = message_count(command)
         if written:
             if command.body is not None:
                 self.stored.bodies.append((self.position, command.body.blob))
-            self._refer(stream)
+            self.refer(stream)
             write(bucket, stream, command, index, self.at)
         if command.close:
             self._close(bucket, stream, command, index)
@@ -321,7 +300,7 @@ class State(Keeping):
         bucket = self.buckets[command.bucket]
         if isinstance(command, PublishSnapshot) and self._too_old(command.made_at):
             return _stored_too_long_ago()
-        self._enter(bucket)
+        self.enter(bucket)
         self._touch(command.bucket, stream)
         if isinstance(command, PublishSnapshot):
             return self._publish(bucket, stream, command, index)
@@ -408,7 +387,7 @@ class State(Keeping):
 
     def _end(self, bucket_name: str, stream: Stream, kind: Kind, index: int) -> Ended:
         bucket = self.buckets[bucket_name]
-        self._enter(bucket).add(index, kind, stream, stream.tail)
+        self.enter(bucket).add(index, kind, stream, stream.tail)
         self._touch(bucket_name, stream)
         self.changes.note((RowKind.GRAVE, bucket_name, stream.name))
         self.graves.add(Grave.of_stream(bucket_name, stream, self.at))
@@ -475,7 +454,7 @@ class State(Keeping):
         stream.renew(self.at)
         bucket.names.add(stream.name)
         bucket.hidden.pop(stream.name, None)
-        self._enter(bucket).add(index, Kind.UNDELETE, stream, stream.tail)
+        self.enter(bucket).add(index, Kind.UNDELETE, stream, stream.tail)
         return Undeleted(stream.incarnation, stream.tail, stream.closed, stream.deadline)
 
     def _revive(self, bucket: Bucket, name: str, grave: Grave) -> Stream:
@@ -543,7 +522,7 @@ class State(Keeping):
         if may_create and bucket.find(row.stream) is None:
             return self._create(Create(bucket.name, row.stream, row.content_type, row.messages), index)
         media_type = media_type_of(row.content_type)
-        return self._append(Append(bucket.name, row.stream, row.messages, media_type), index)
+        return self.append(Append(bucket.name, row.stream, row.messages, media_type), index)
 
     def _forget_ingest(self, name: tuple[str, str]) -> None:
         self.changes.note((RowKind.INGEST, *name))
@@ -567,8 +546,8 @@ def _stored_too_long_ago() -> Refused:
 _APPLY: dict[type, Callable[[State, Any, int], AnyOutcome]] = {
     CreateBucket: State._create_bucket,
     Create: State._create,
-    Append: State._append,
-    PlainAppend: State._append_plainly,
+    Append: State.append,
+    PlainAppend: append_fast,
     Delete: State._delete,
     Expire: State._expire,
     Renew: State._renew,

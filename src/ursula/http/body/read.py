@@ -5,7 +5,7 @@ read or wait for their answer share one allowance, of which each takes what has 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -50,20 +50,21 @@ class Bodies:
     def _has_room(self, count: int) -> bool:
         return self.held_bytes + count <= self.held_bytes_max
 
-    def read(self, exchange: Exchange, limit: BodyLimit | None = None) -> None:
-        """Have the body of a request read: `on_body` gets all of it, or the request is answered here."""
-        limit, request = limit or self.limit, exchange.request
-        check_encoding(request)
-        body = request.whole_body
-        if body is None:
-            limit.check(request.body_length)
-            exchange.app.spawn(exchange, self._read_as_it_arrives(exchange, limit))
+    def read_then(self, exchange: Exchange, then: Callable[[bytes], None]) -> None:
+        """Call `then` with the whole body: at once, if it has arrived."""
+        if not exchange.request.is_complete:
+            exchange.spawn(self._read_then(exchange, then))
         else:
-            limit.check(len(body))
-            self._hold(exchange, len(body))
-            exchange.on_body(body)
+            then(self._arrived(exchange, self.limit))
 
-    async def _read_as_it_arrives(self, exchange: Exchange, limit: BodyLimit) -> None:
+    async def _read_then(self, exchange: Exchange, then: Callable[[bytes], None]) -> None:
+        then(await self.read(exchange))
+
+    async def read(self, exchange: Exchange, limit: BodyLimit | None = None) -> bytes:
+        """The whole body."""
+        limit = limit or self.limit
+        if exchange.request.is_complete:
+            return self._arrived(exchange, limit)
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(self.timeout_seconds), aclosing(self.parts(exchange, limit)) as body:
@@ -72,7 +73,14 @@ class Bodies:
                     parts.append(part)
         except TimeoutError:
             raise timed_out(self.timeout_seconds) from None
-        exchange.on_body(b"".join(parts))
+        return b"".join(parts)
+
+    def _arrived(self, exchange: Exchange, limit: BodyLimit) -> bytes:
+        check_encoding(exchange.request)
+        body = exchange.request.whole_body or b""
+        limit.check(len(body))
+        self._hold(exchange, len(body))
+        return body
 
     async def parts(
         self, exchange: Exchange, limit: BodyLimit, patience_seconds: float | None = None
@@ -86,15 +94,15 @@ class Bodies:
             while True:
                 try:
                     async with asyncio.timeout(patience_seconds):
-                        part = await anext(body)
-                except StopAsyncIteration:
-                    return
+                        part = await anext(body, None)
                 except BodyCutOff:
                     raise incomplete() from None
                 except TimeoutError:
                     if patience_seconds is None:
                         raise
                     raise timed_out(patience_seconds) from None
+                if part is None:
+                    return
                 size += len(part)
                 limit.check(size)
                 yield part
@@ -109,6 +117,10 @@ class Bodies:
             raise Problem("write_backpressure", "too many bytes are being written at this moment")
         self.held_bytes += count
         exchange.held_bytes += count
+
+    def release(self, count: int) -> None:
+        """Give bytes of a request back that has been answered."""
+        self.held_bytes -= count
 
 
 def check_encoding(request: Request) -> None:

@@ -1,8 +1,8 @@
-"""Large bodies that go to a file as they arrive."""
+"""Bodies of any size that go to a file as they arrive: snapshots, and rows of bulk writes."""
 
 import asyncio
 
-from ...cold.blobs import Blobs, BlobWriter
+from ...cold.blobs import BlobWriter
 from ..exchange import Exchange
 from .read import BodyLimit
 
@@ -10,13 +10,14 @@ WRITE_BYTES = 1024 * 1024
 """So much of a body is gathered before it goes to the file."""
 
 
-async def receive(exchange: Exchange, blobs: Blobs, limit: BodyLimit) -> BlobWriter:
+async def receive(exchange: Exchange, limit: BodyLimit) -> BlobWriter:
     """The body as a file that has no name yet."""
-    writer = await asyncio.to_thread(blobs.create)
+    services = exchange.services
+    writer = await asyncio.to_thread(services.node.blobs.create)
     try:
         gathered: list[bytes] = []
         size = 0
-        async for part in exchange.app.bodies.parts(exchange, limit, exchange.app.bodies.timeout_seconds):
+        async for part in services.bodies.parts(exchange, limit, services.bodies.timeout_seconds):
             gathered.append(part)
             size += len(part)
             if size >= WRITE_BYTES:

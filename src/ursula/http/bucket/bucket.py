@@ -1,75 +1,47 @@
-"""Buckets: made, described, listed, removed; with an offset, GET is the feed."""
-
-import msgspec
+"""Buckets: created, described, listed, deleted; with an offset, GET is the feed."""
 
 from ...model.commands import CreateBucket, DeleteBucket
 from ...model.limits import LIST_PAGE_MAX
-from ...model.outcomes import BucketCreated, BucketDeleted, Listed, Refused
+from ...model.outcomes import BucketCreated, BucketDeleted, BucketDescription, Listed, Listing
 from ..exchange import Exchange
-from ..stream.append import AnyAnswer, refusal
-from ..stream.read import settle_group
 from ..syntax.names import parse_bucket_name
 from ..syntax.query import parse_count, parse_query
 from .feed import get_feed
 
-_JSON = [("content-type", "application/json"), ("cache-control", "no-store")]
 
-
-def create_bucket(exchange: Exchange) -> None:
+async def create_bucket(exchange: Exchange) -> None:
     """PUT on a bucket."""
-
-    def on_outcome(outcome: AnyAnswer) -> None:
-        if isinstance(outcome, BucketCreated):
-            exchange.empty(201, [("location", exchange.app.location(exchange))])
-        else:
-            exchange.refused(refusal(outcome))
-
     bucket = parse_bucket_name(exchange.target.bucket)
-    exchange.app.node.group_of(bucket).propose(CreateBucket(bucket), on_outcome)
+    exchange.expect(BucketCreated, await exchange.group.ask(CreateBucket(bucket)))
+    exchange.reply_empty(201, [("location", exchange.location())])
 
 
-def delete_bucket(exchange: Exchange) -> None:
+async def delete_bucket(exchange: Exchange) -> None:
     """DELETE on a bucket, which must be empty."""
-
-    def on_outcome(outcome: AnyAnswer) -> None:
-        if isinstance(outcome, BucketDeleted):
-            exchange.empty(204, [])
-        else:
-            exchange.refused(refusal(outcome))
-
-    bucket = exchange.target.bucket
-    exchange.app.node.group_of(bucket).propose(DeleteBucket(bucket), on_outcome)
+    exchange.expect(BucketDeleted, await exchange.group.ask(DeleteBucket(exchange.target.bucket)))
+    exchange.reply_empty(204, [])
 
 
-def get_bucket(exchange: Exchange) -> None:
+async def get_bucket(exchange: Exchange) -> None:
     """GET on a bucket: what it is; with an offset, what happened in it."""
     query = exchange.request.query_string
     if query and {"offset", "live"} & parse_query(query).keys():
-        get_feed(exchange)
+        await get_feed(exchange)
         return
-    group = exchange.app.node.group_of(exchange.target.bucket)
-    if not settle_group(exchange, group, get_bucket):
-        return
-    found = group.describe_bucket(exchange.target.bucket)
-    if isinstance(found, Refused):
-        exchange.refused(found)
-        return
-    exchange.send(200, _JSON, msgspec.json.encode({"bucket_id": found.name, "streams": found.stream_count}))
+    await exchange.become_current()
+    found = exchange.expect(BucketDescription, exchange.group.describe_bucket(exchange.target.bucket))
+    exchange.reply_json(200, {"bucket_id": found.name, "streams": found.stream_count})
 
 
-def list_streams(exchange: Exchange) -> None:
+async def list_streams(exchange: Exchange) -> None:
     """GET on the streams of a bucket: a page of them, sorted by id."""
     bucket = exchange.target.bucket
-    group = exchange.app.node.group_of(bucket)
-    if not settle_group(exchange, group, list_streams):
-        return
+    await exchange.become_current()
     given = parse_query(exchange.request.query_string)
     prefix = given.get("prefix", "")
     limit = parse_count(given, "limit", LIST_PAGE_MAX, 1, LIST_PAGE_MAX)
-    page = group.list_streams(bucket, prefix, given.get("after", ""), limit)
-    if isinstance(page, Refused):
-        exchange.refused(page)
-        return
+    found = exchange.group.list_streams(bucket, prefix, given.get("after", ""), limit)
+    page = exchange.expect(Listing, found)
     answer = {
         "bucket_id": bucket,
         "prefix": prefix,
@@ -78,7 +50,7 @@ def list_streams(exchange: Exchange) -> None:
         "next_cursor": page.streams[-1].name if page.streams else None,
         "has_more": page.has_more,
     }
-    exchange.send(200, _JSON, msgspec.json.encode(answer))
+    exchange.reply_json(200, answer)
 
 
 def _listed(stream: Listed) -> dict[str, object]:

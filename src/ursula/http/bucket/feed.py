@@ -2,13 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-import msgspec
-
-from ...engine.group import Group
+from ...engine.interface import GroupApi
 from ...engine.later import Later
 from ...engine.watchers import bucket_key
 from ...model.contents import BEGINNING, TAIL
@@ -16,9 +12,8 @@ from ...model.outcomes import FeedPage, Refused
 from ..errors import Problem
 from ..exchange import Exchange
 from ..observe.request_stats import FEED, FEED_LONG_POLL, FEED_SSE
-from ..stream.fetching import fetch
-from ..stream.live import Waiting
-from ..stream.read import NDJSON, settle_group
+from ..stream.long_poll import LongPoll, cursor_header
+from ..stream.read import NDJSON, fetch
 from ..stream.sse import Event, Found, FoundLater, encode_control, encode_data, subscribe
 from ..syntax.query import Live, ReadQuery, parse_query, parse_read_query
 from ..syntax.tokens import cursor_at, format_offset, parse_offset
@@ -31,14 +26,12 @@ EVENT_BYTES = 256 * 1024
 ROWS_AT_ONCE_MAX = 1000
 """More rows than these are encoded in a thread, so that nobody else waits for them."""
 
-_WITHOUT_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
-_encode = msgspec.json.Encoder().encode
-_ROUTES = {Live.NO: FEED, Live.LONG_POLL: FEED_LONG_POLL, Live.SSE: FEED_SSE}
+_LABELS = {Live.NO: FEED, Live.LONG_POLL: FEED_LONG_POLL, Live.SSE: FEED_SSE}
 
 
-def get_feed(exchange: Exchange) -> None:
+async def get_feed(exchange: Exchange) -> None:
     """GET on a bucket with an offset."""
-    exchange.route = FEED
+    exchange.label = FEED
     query = parse_read_query(exchange.request.query_string)
     resumed = exchange.headers.get("last-event-id")
     if query.live is Live.SSE and resumed is not None:
@@ -47,8 +40,18 @@ def get_feed(exchange: Exchange) -> None:
         raise Problem("invalid_offset", "a live read needs an offset")
     if query.records is not None:
         raise Problem("invalid_parameter", "a feed is read by position, not by record")
-    until = parse_query(exchange.request.query_string).get("until")
-    _read(exchange, query, None if until is None else _until(until, query))
+    until_text = parse_query(exchange.request.query_string).get("until")
+    until = None if until_text is None else _until(until_text, query)
+    await exchange.become_current()
+    services, group = exchange.services, exchange.group
+    wanted = exchange.headers.get("stream-incarnation")
+    if wanted is not None and wanted != services.node.feed_incarnation:
+        message = "the feed is of another cluster, or of before a restore"
+        raise Problem("incarnation_mismatch", message, [_incarnation(exchange)])
+    for position in (query.offset, until):
+        check_rewound(exchange, group, position)
+    page = _find(group, exchange.target.bucket, query, until)
+    await _answer(exchange, group, query, await fetch(page) if isinstance(page, Later) else page)
 
 
 def _until(text: str, query: ReadQuery) -> int:
@@ -63,57 +66,35 @@ def _until(text: str, query: ReadQuery) -> int:
     return until
 
 
-def _read(exchange: Exchange, query: ReadQuery, until: int | None) -> None:
-    bucket = exchange.target.bucket
-    group = exchange.app.node.group_of(bucket)
-    if not settle_group(exchange, group, lambda exchange: _read(exchange, query, until)):
-        return
-    wanted = exchange.headers.get("stream-incarnation")
-    if wanted is not None and wanted != exchange.app.node.feed_incarnation:
-        message = "the feed is of another cluster, or of before a restore"
-        raise Problem("incarnation_mismatch", message, [_incarnation(exchange)])
-    for position in (query.offset, until):
-        check_rewound(exchange, group, position)
-    page = _find(group, bucket, query, until)
-    if isinstance(page, Later):
-        exchange.app.spawn(exchange, _answer_later(exchange, group, query, page))
-    else:
-        _answer(exchange, group, query, page)
-
-
-def check_rewound(exchange: Exchange, group: Group, position: int | None) -> None:
+def check_rewound(exchange: Exchange, group: GroupApi, position: int | None) -> None:
     """Refuse a position that a restore went back behind: what was there has not happened."""
     if position is None or position < 0:
         return
-    end = exchange.app.node.lineage.end_before(group.number, position)
+    end = exchange.services.node.rewound_to(group.number, position)
     if end is not None:
         message = f"a restore went back to position {end}: read on from there, and undo what came after it"
         raise Problem("position_rewound", message, [_incarnation(exchange)], position=format_offset(end))
 
 
-async def _answer_later(exchange: Exchange, group: Group, query: ReadQuery, later: Later[FeedPage]) -> None:
-    _answer(exchange, group, query, await fetch(later))
-
-
-def _answer(exchange: Exchange, group: Group, query: ReadQuery, page: FeedPage | Refused) -> None:
+async def _answer(exchange: Exchange, group: GroupApi, query: ReadQuery, page: FeedPage | Refused) -> None:
     if isinstance(page, Refused):
-        exchange.refused(page)
-        return
+        raise exchange.problem(page)
     if exchange.request.is_gone:
         return
-    exchange.route = _ROUTES[query.live]
+    exchange.label = _LABELS[query.live]
     if query.live is Live.SSE:
         _follow(exchange, group, query, page)
-    elif query.live is Live.LONG_POLL and not page.entries and not exchange.app.stopping:
-        FeedPoll(exchange, group, query, page)
     elif query.live is Live.LONG_POLL and not page.entries:
-        _send_nothing(exchange, query, page)
+        if exchange.services.live.stopping:
+            _send_nothing(exchange, query, page)
+        else:
+            FeedPoll(exchange, group, query, page)
     else:
-        _send(exchange, query, page)
+        await _send(exchange, query, page)
 
 
 def _find(
-    group: Group, bucket: str, query: ReadQuery, until: int | None = None
+    group: GroupApi, bucket: str, query: ReadQuery, until: int | None = None
 ) -> FeedPage | Refused | Later[FeedPage]:
     after = query.offset
     if after == TAIL:
@@ -121,7 +102,7 @@ def _find(
     return group.read_feed(bucket, None if after == BEGINNING else after, until, query.bytes_max)
 
 
-def _follow(exchange: Exchange, group: Group, query: ReadQuery, page: FeedPage) -> None:
+def _follow(exchange: Exchange, group: GroupApi, query: ReadQuery, page: FeedPage) -> None:
     headers = [("content-type", "text/event-stream"), ("cache-control", "no-cache"), _incarnation(exchange)]
     offset = query.offset or 0
     if offset == TAIL:
@@ -130,35 +111,30 @@ def _follow(exchange: Exchange, group: Group, query: ReadQuery, page: FeedPage) 
     subscribe(exchange, group, events, headers, offset, query.cursor)
 
 
-def _send(exchange: Exchange, query: ReadQuery, page: FeedPage) -> None:
+async def _send(exchange: Exchange, query: ReadQuery, page: FeedPage) -> None:
     headers = _headers(exchange, page)
     if query.live is Live.LONG_POLL:
-        headers.append(_cursor(query))
-    bucket, lines = exchange.target.bucket, exchange.app.feed_lines
-    if ARROW in (exchange.raw_headers.first("accept") or ""):
-        from .feed_arrow import encode_arrow  # it takes a while, and few ask for it
-
-        group = exchange.app.node.group_of(bucket).number
-        work = _encode_apart(exchange, headers, ARROW, encode_arrow, page, group, bucket)
-        exchange.app.spawn(exchange, work)
-    elif sum(len(entry.rows) for entry in page.entries) > ROWS_AT_ONCE_MAX:
-        exchange.app.spawn(exchange, _encode_apart(exchange, headers, NDJSON, lines.page, page))
-    else:
-        is_recent = query.live is Live.LONG_POLL
-        body = lines.recent_page(bucket, page) if is_recent else lines.page(page)
-        exchange.send(200, [*headers, ("content-type", NDJSON)], body)
+        headers.append(cursor_header(query))
+    content_type, body = await _encode(exchange, query, page)
+    exchange.reply(200, [*headers, ("content-type", content_type)], body)
 
 
-async def _encode_apart(
-    exchange: Exchange, headers: HeaderList, content_type: str, encode: Callable[..., bytes], *arguments: Any
-) -> None:
-    """Encode in a thread, so that nobody else waits for it."""
-    body = await asyncio.to_thread(encode, *arguments)
-    exchange.send(200, [*headers, ("content-type", content_type)], body)
+async def _encode(exchange: Exchange, query: ReadQuery, page: FeedPage) -> tuple[str, bytes]:
+    """The body and its type; where it takes a while, a thread makes it, so that nobody else waits."""
+    bucket, lines = exchange.target.bucket, exchange.services.feed_lines
+    if ARROW in (exchange.request.headers.first("accept") or ""):
+        from .feed_arrow import encode_arrow  # the import takes a while, and few ask for it
+
+        return ARROW, await asyncio.to_thread(encode_arrow, page, exchange.group.number, bucket)
+    if sum(len(entry.rows) for entry in page.entries) > ROWS_AT_ONCE_MAX:
+        return NDJSON, await asyncio.to_thread(lines.page, page)
+    if query.live is Live.LONG_POLL:
+        return NDJSON, lines.recent_page(bucket, page)
+    return NDJSON, lines.page(page)
 
 
 def _send_nothing(exchange: Exchange, query: ReadQuery, page: FeedPage) -> None:
-    exchange.empty(204, [*_headers(exchange, page), _cursor(query)])
+    exchange.reply_empty(204, [*_headers(exchange, page), cursor_header(query)])
 
 
 def _headers(exchange: Exchange, page: FeedPage) -> HeaderList:
@@ -173,62 +149,45 @@ def _headers(exchange: Exchange, page: FeedPage) -> HeaderList:
 
 
 def _incarnation(exchange: Exchange) -> tuple[str, str]:
-    return ("stream-incarnation", exchange.app.node.feed_incarnation)
+    return ("stream-incarnation", exchange.services.node.feed_incarnation)
 
 
-def _cursor(query: ReadQuery) -> tuple[str, str]:
-    return ("stream-cursor", cursor_at(time.time(), query.cursor))
-
-
-class FeedPoll(Waiting):
+class FeedPoll(LongPoll[FeedPage]):
     """A long-poll that waits for something to happen in a bucket."""
 
-    def __init__(self, exchange: Exchange, group: Group, query: ReadQuery, page: FeedPage) -> None:
-        self._bucket = exchange.target.bucket
-        super().__init__(exchange, group, bucket_key(self._bucket))
-        self._query = query._replace(offset=page.next_position)
-        self._page = page
-        group.watchers.add(self.incarnation, self._wake)
-        wait = exchange.app.long_poll_seconds if query.wait_seconds is None else query.wait_seconds
-        self.wake_in(wait)
+    def __init__(self, exchange: Exchange, group: GroupApi, query: ReadQuery, page: FeedPage) -> None:
+        waiting = query._replace(offset=page.next_position)
+        super().__init__(exchange, group, bucket_key(exchange.target.bucket), waiting, page)
 
-    def _wake(self) -> None:
-        page = _find(self.group, self._bucket, self._query)
-        if isinstance(page, Later):
-            self.stop()
-            work = _answer_later(self.exchange, self.group, self._query, page)
-            self.exchange.app.spawn(self.exchange, work)
-        elif isinstance(page, Refused):
-            self.stop()
-            self.exchange.refused(page)
-        elif page.entries:
-            self.stop()
-            _send(self.exchange, self._query, page)
+    def find(self) -> FeedPage | Refused | Later[FeedPage]:
+        """What has happened since."""
+        return _find(self.group, self.exchange.target.bucket, self.query)
 
-    def tick(self) -> None:
-        """The wait is over."""
-        self.stop()
-        _send_nothing(self.exchange, self._query, self._page)
+    def is_news(self, page: FeedPage) -> bool:
+        """Whether something has."""
+        return bool(page.entries)
 
-    def end(self) -> None:
-        """The server stops: as if the wait was over."""
-        self.tick()
+    def answer(self, page: FeedPage) -> None:
+        """Send what happened, or that nothing did."""
+        if page.entries:
+            self.exchange.spawn(_send(self.exchange, self.query, page))
+        else:
+            _send_nothing(self.exchange, self.query, page)
 
-    def stop(self) -> None:
-        """Wait no more."""
-        self.group.watchers.remove(self.incarnation, self._wake)
-        super().stop()
+    async def answer_later(self, later: Later[FeedPage]) -> None:
+        """The same for what lies in the store."""
+        await _answer(self.exchange, self.group, self.query, await fetch(later))
 
 
 class FeedEvents:
     """A bucket as events: a data and a control event for each log entry."""
 
-    def __init__(self, group: Group, exchange: Exchange) -> None:
+    def __init__(self, group: GroupApi, exchange: Exchange) -> None:
         self._group = group
         self._bucket = exchange.target.bucket
-        self._bytes_max = min(EVENT_BYTES, exchange.app.sse_bytes)
+        self._bytes_max = min(EVENT_BYTES, exchange.services.reads.sse_bytes)
         self._encoded: tuple[tuple[int, int, int, str], Event] | None = None
-        self._lines = exchange.app.feed_lines
+        self._lines = exchange.services.feed_lines
         self.key = self.watched = bucket_key(self._bucket)
 
     def find(self, offset: int, cursor: str | None, is_final: bool = False) -> Found | FoundLater:

@@ -5,16 +5,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...cold.staging import STAGED_BYTES_MAX, StagedInvalid, check_staged, new_key, staged_at
+from ...cold.staging import STAGED_BYTES_MAX, StagedInvalid, check_staged, staged_at
 from ...cold.store import ObjectDamaged, ObjectMissing, StoreFailed
-from ...engine.ingesting import IngestStopped
+from ...engine.failures import IngestStopped
 from ...model.commands import IngestBegin
-from ...model.outcomes import Ingest, RefusedRow
+from ...model.outcomes import Ingest, Refused, RefusedRow
 from ..body.read import BodyLimit
 from ..body.to_file import receive
 from ..errors import Problem
 from ..exchange import Exchange
-from ..stream.append import refusal
 from ..syntax.names import FLAT_PREFIX, Target, parse_stream_path
 from ..syntax.query import parse_query
 
@@ -26,14 +25,13 @@ OBJECTS_MAX = 100_000
 
 _LIMIT = BodyLimit(STAGED_BYTES_MAX)
 _REQUEST_LIMIT = BodyLimit(16 * 1024 * 1024)
-_JSON = [("content-type", "application/json"), ("cache-control", "no-store")]
 _SHAPE = (
     'the body is {"bucket", "app", "version", "objects": [...], and perhaps "create_streams", '
     '"content_type", "on_refused": "fail" or "drop"}'
 )
 
 
-class Wanted(msgspec.Struct, forbid_unknown_fields=True):
+class IngestRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A bulk write: which rows, in whose name, and what to do with those that a stream refuses."""
 
     bucket: str
@@ -45,43 +43,31 @@ class Wanted(msgspec.Struct, forbid_unknown_fields=True):
     on_refused: Literal["fail", "drop"] = "fail"
 
 
-def stage(exchange: Exchange) -> None:
+async def stage(exchange: Exchange) -> None:
     """Store rows of a bulk write; nobody sees them yet."""
     bucket = parse_query(exchange.request.query_string).get("bucket")
     if not bucket:
-        raise Problem("invalid_parameter", "bucket says for which bucket the rows are")
-    if bucket not in exchange.app.node.group_of(bucket).state.buckets:
+        raise Problem("invalid_parameter", "the parameter bucket is missing: for which bucket are the rows?")
+    node = exchange.services.node
+    if isinstance(node.group_of(bucket).describe_bucket(bucket), Refused):
         raise Problem("bucket_not_found", f"there is no bucket {bucket!r}")
-    exchange.app.spawn(exchange, _stage(exchange, bucket))
-
-
-async def _stage(exchange: Exchange, bucket: str) -> None:
-    node = exchange.app.node
     try:
-        writer = await receive(exchange, node.blobs, _LIMIT)
+        writer = await receive(exchange, _LIMIT)
         try:
             rows = await asyncio.to_thread(check_staged, writer.path)
-            key = new_key(bucket, writer.digest)
-            await node.store.put_file(key, writer.path)
+            key = await node.stage(bucket, writer)
         finally:
             await asyncio.to_thread(writer.discard)
     except StagedInvalid as error:
         raise Problem("invalid_rows", f"the body cannot be used: {error}") from None
     except StoreFailed as error:
         raise Problem("store_unavailable", f"the rows could not be stored: {error}") from error
-    exchange.send(201, _JSON, msgspec.json.encode({"object": key, "rows": rows}))
+    exchange.reply_json(201, {"object": key, "rows": rows})
 
 
-def ingest(exchange: Exchange) -> None:
+async def ingest(exchange: Exchange) -> None:
     """Append the rows of staged objects, each exactly once, however often this is asked."""
-    exchange.read_body(lambda body: _begin(exchange, body), _REQUEST_LIMIT)
-
-
-def _begin(exchange: Exchange, body: bytes) -> None:
-    try:
-        wanted = msgspec.json.decode(body, type=Wanted)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Problem("invalid_json", f"{_SHAPE}: {error}") from None
+    wanted = await exchange.read_json(IngestRequest, _SHAPE, _REQUEST_LIMIT)
     if not wanted.app or len(wanted.app) > APP_CHARACTERS_MAX:
         raise Problem("invalid_parameter", f"app has 1 to {APP_CHARACTERS_MAX} characters")
     if not 0 <= wanted.version < 2**63:
@@ -89,10 +75,36 @@ def _begin(exchange: Exchange, body: bytes) -> None:
     if len(wanted.objects) > OBJECTS_MAX:
         raise Problem("invalid_parameter", f"there may be {OBJECTS_MAX} objects")
     exchange.target = Target(wanted.bucket, "", False)
-    exchange.app.spawn(exchange, _ingest(exchange, wanted, _made_at(exchange, wanted)))
+    command = IngestBegin(
+        bucket=wanted.bucket,
+        app=wanted.app,
+        version=wanted.version,
+        objects=tuple(wanted.objects),
+        create_streams=wanted.create_streams,
+        content_type=wanted.content_type,
+        drop_refused=wanted.on_refused == "drop",
+        made_at=_made_at(exchange, wanted),
+    )
+    try:
+        outcome = await exchange.services.node.ingest(command, PATIENCE_SECONDS)
+    except IngestStopped as stopped:
+        raise exchange.problem(stopped.failure) from None
+    except ObjectMissing as error:
+        raise Problem("object_not_found", str(error)) from None
+    except ObjectDamaged as error:
+        raise Problem("object_damaged", str(error)) from None
+    except StoreFailed as error:
+        raise Problem("store_unavailable", f"the rows could not be read: {error}") from error
+    done = exchange.expect(Ingest, outcome)
+    if done.failed:
+        row = done.refused[0]
+        message = f"row {row.row} of {done.objects[row.object]} was refused: {row.message}"
+        raise Problem("ingest_refused", message, None, **_report(done), **_told(done, row))
+    is_done = done.ended and done.version == wanted.version
+    exchange.reply_json(200 if is_done else 202, _report(done))
 
 
-def _made_at(exchange: Exchange, wanted: Wanted) -> int:
+def _made_at(exchange: Exchange, wanted: IngestRequest) -> int:
     """When the oldest of the objects got its name."""
     times = []
     for key in wanted.objects:
@@ -101,41 +113,7 @@ def _made_at(exchange: Exchange, wanted: Wanted) -> int:
             message = f"{key!r} is not the name of an object that was staged for the bucket {wanted.bucket!r}"
             raise Problem("invalid_parameter", message)
         times.append(at)
-    return min(times, default=exchange.app.node.now())
-
-
-async def _ingest(exchange: Exchange, wanted: Wanted, made_at: int) -> None:
-    node = exchange.app.node
-    command = IngestBegin(
-        wanted.bucket,
-        wanted.app,
-        wanted.version,
-        tuple(wanted.objects),
-        wanted.create_streams,
-        wanted.content_type,
-        wanted.on_refused == "drop",
-        made_at,
-    )
-    try:
-        outcome = await node.ingesters.ingest(node.group_of(wanted.bucket), command, PATIENCE_SECONDS)
-    except IngestStopped as stopped:
-        exchange.refused(stopped.failure)
-        return
-    except ObjectMissing as error:
-        raise Problem("object_not_found", str(error)) from None
-    except ObjectDamaged as error:
-        raise Problem("object_damaged", str(error)) from None
-    except StoreFailed as error:
-        raise Problem("store_unavailable", f"the rows could not be read: {error}") from error
-    if not isinstance(outcome, Ingest):
-        exchange.refused(refusal(outcome))
-    elif outcome.failed:
-        row = outcome.refused[0]
-        message = f"row {row.row} of {outcome.objects[row.object]} was refused: {row.message}"
-        raise Problem("ingest_refused", message, None, **_report(outcome), **_told(outcome, row))
-    else:
-        is_done = outcome.ended and outcome.version == wanted.version
-        exchange.send(200 if is_done else 202, _JSON, msgspec.json.encode(_report(outcome)))
+    return min(times, default=exchange.services.node.now())
 
 
 def _report(outcome: Ingest) -> dict[str, Any]:

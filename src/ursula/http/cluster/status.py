@@ -1,6 +1,5 @@
 """What an operator may see and do: the routes below /cluster. One node is a cluster of one."""
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,38 +11,32 @@ from ...model.limits import LIST_PAGE_MAX
 from ..errors import Problem
 from ..exchange import Exchange
 from ..syntax.query import parse_count, parse_query
-from .bulk_write import ingest, stage
-from .flush import flush, purge_log, trigger_snapshot
-from .plan import get_plan
-from .replace_segments import replace
-from .undelete import undelete
 
-_JSON = [("content-type", "application/json"), ("cache-control", "no-store")]
 _TERM = 1
 
 
-def get_status(exchange: Exchange) -> None:
+async def get_status(exchange: Exchange) -> None:
     """GET on the status: who leads, who votes, how far the log is. Answers also while it is replayed."""
-    app = exchange.app
-    groups = list(zip(app.node.statuses(), app.node.cold_statuses(), strict=True))
+    node = exchange.services.node
+    groups = list(zip(node.statuses(), node.cold_statuses(), strict=True))
     # With several groups the node is where the one furthest behind is.
     group, cold = max(groups, key=lambda found: found[0].lag, default=(None, None))
     status = {
-        **_status(exchange, group, cold, app.node.recovered),
-        "cluster": app.node.cluster,
-        "generation": app.node.generation,
+        **_status(exchange, group, cold, node.recovered),
+        "cluster": node.cluster,
+        "generation": node.generation,
         "groups": [
             {"group": group.number, **_status(exchange, group, cold, group.recovered)}
             for group, cold in groups
         ],
     }
-    _send(exchange, 200, status)
+    exchange.reply_json(200, status)
 
 
 def _status(
     exchange: Exchange, group: GroupStatus | None, cold: ColdStatus | None, recovered: bool
 ) -> dict[str, Any]:
-    node_id = exchange.app.node_id
+    node_id = exchange.services.node_id
     return {
         "node_id": node_id,
         "leader_id": node_id,
@@ -59,39 +52,35 @@ def _status(
     }
 
 
-def get_hot_cold_stats(exchange: Exchange) -> None:
+async def get_hot_cold_stats(exchange: Exchange) -> None:
     """GET on the statistics: where the bytes are, and whether more are taken."""
-
-    async def answer() -> None:
-        app = exchange.app
-        found = await app.node.survey()
-        groups = app.node.cold_statuses()
-        age = 0 if found.oldest_at is None else max(0, app.node.now() - found.oldest_at)
-        reason = _inflight_reason(exchange) or _hot_reason(exchange, groups)
-        statistics = {
-            "hot_bytes": found.hot_bytes,
-            "recent_bytes": sum(group.recent_bytes for group in groups),
-            "cold_bytes": sum(group.segment_bytes for group in groups),
-            "streams": [
-                {"bucket_id": stream.bucket, "stream_id": stream.stream, "hot_bytes": stream.hot_bytes}
-                for stream in found.largest
-            ],
-            "parked_streams": found.parked_streams,
-            "ended_streams": sum(group.ended_streams for group in groups),
-            "segments": sum(group.segment_count for group in groups),
-            "payload_bytes": sum(group.payload_bytes for group in groups),
-            "flush_backlog": {"bytes": found.hot_bytes, "oldest_ms": age // 1000},
-            "flush_problem": next(filter(None, (group.problem for group in groups)), None),
-            "backpressure": {"active": reason is not None, "reason": reason},
-            "caches": {name: cache._asdict() for name, cache in app.node.cache_statuses().items()},
-        }
-        _send(exchange, 200, statistics)
-
-    exchange.app.spawn(exchange, answer())
+    node = exchange.services.node
+    found = await node.survey()
+    groups = node.cold_statuses()
+    age = 0 if found.oldest_at is None else max(0, node.now() - found.oldest_at)
+    reason = _inflight_reason(exchange) or _hot_reason(exchange, groups)
+    statistics = {
+        "hot_bytes": found.hot_bytes,
+        "recent_bytes": sum(group.recent_bytes for group in groups),
+        "cold_bytes": sum(group.segment_bytes for group in groups),
+        "streams": [
+            {"bucket_id": stream.bucket, "stream_id": stream.stream, "hot_bytes": stream.hot_bytes}
+            for stream in found.largest
+        ],
+        "parked_streams": found.parked_streams,
+        "ended_streams": sum(group.ended_streams for group in groups),
+        "segments": sum(group.segment_count for group in groups),
+        "payload_bytes": sum(group.payload_bytes for group in groups),
+        "flush_backlog": {"bytes": found.hot_bytes, "oldest_ms": age // 1000},
+        "flush_problem": next(filter(None, (group.problem for group in groups)), None),
+        "backpressure": {"active": reason is not None, "reason": reason},
+        "caches": {name: cache._asdict() for name, cache in node.cache_statuses().items()},
+    }
+    exchange.reply_json(200, statistics)
 
 
 def _inflight_reason(exchange: Exchange) -> str | None:
-    bodies = exchange.app.bodies
+    bodies = exchange.services.bodies
     if not bodies.is_backed_up:
         return None
     return (
@@ -104,18 +93,18 @@ def _hot_reason(exchange: Exchange, groups: list[ColdStatus]) -> str | None:
     full = [group for group in groups if group.is_full]
     if not full:
         return None
-    held, limit = sum(group.held_bytes for group in groups), exchange.app.node.cold.max_hot_bytes
+    held, limit = sum(group.held_bytes for group in groups), exchange.services.node.hot_bytes_max
     problem = next(filter(None, (group.problem for group in full)), None)
     return f"{held} of {limit} bytes that may wait for the store (cold.max_hot_bytes) are in memory" + (
         f", which cannot be flushed: {problem}" if problem else ""
     )
 
 
-def list_buckets(exchange: Exchange) -> None:
+async def list_buckets(exchange: Exchange) -> None:
     """GET on the buckets: a page of them, sorted by name."""
     given = parse_query(exchange.request.query_string)
     limit = parse_count(given, "limit", LIST_PAGE_MAX, 1, LIST_PAGE_MAX)
-    found = exchange.app.node.list_buckets(given.get("after", ""), limit + 1)
+    found = exchange.services.node.list_buckets(given.get("after", ""), limit + 1)
     page, has_more = found[:limit], len(found) > limit
     answer = {
         "buckets": [
@@ -129,45 +118,22 @@ def list_buckets(exchange: Exchange) -> None:
         "next_cursor": page[-1].name if page else None,
         "has_more": has_more,
     }
-    _send(exchange, 200, answer)
+    exchange.reply_json(200, answer)
 
 
-class Transfer(msgspec.Struct):
+class TransferRequest(msgspec.Struct):
     """What is asked of a leader: to let that node lead, or any other."""
 
     node_id: int | None = None
 
 
-def transfer_leader(exchange: Exchange) -> None:
+async def transfer_leader(exchange: Exchange) -> None:
     """POST on the transfer of leadership."""
-    exchange.read_body(lambda body: _transfer(exchange, body))
-
-
-def _transfer(exchange: Exchange, body: bytes) -> None:
+    body = await exchange.read_body()
     try:
-        wanted = msgspec.json.decode(body, type=Transfer) if body.strip() else Transfer()
+        wanted = msgspec.json.decode(body, type=TransferRequest) if body.strip() else TransferRequest()
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Problem("invalid_json", f'the body is {{"node_id": number}} or empty: {error}') from None
-    if wanted.node_id is not None and wanted.node_id != exchange.app.node_id:
+    if wanted.node_id is not None and wanted.node_id != exchange.services.node_id:
         raise Problem("invalid_parameter", f"no node has the id {wanted.node_id}")
     raise Problem("not_available", "this node is the only one: there is no other that could lead")
-
-
-def _send(exchange: Exchange, status: int, answer: object) -> None:
-    exchange.send(status, _JSON, msgspec.json.encode(answer))
-
-
-ROUTES: dict[str, dict[str, Callable[[Exchange], None]]] = {
-    "/cluster/hot-cold-stats": {"GET": get_hot_cold_stats, "HEAD": get_hot_cold_stats},
-    "/cluster/buckets": {"GET": list_buckets, "HEAD": list_buckets},
-    "/cluster/plan": {"GET": get_plan, "HEAD": get_plan},
-    "/cluster/staging": {"POST": stage},
-    "/cluster/ingest": {"POST": ingest},
-    "/cluster/replace-segments": {"POST": replace},
-    "/cluster/flush": {"POST": flush},
-    "/cluster/trigger-snapshot": {"POST": trigger_snapshot},
-    "/cluster/purge-log": {"POST": purge_log},
-    "/cluster/undelete": {"POST": undelete},
-    "/cluster/transfer-leader": {"POST": transfer_leader},
-}
-"""What is answered once the log has been replayed."""

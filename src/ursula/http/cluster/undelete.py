@@ -9,7 +9,6 @@ from ...model.outcomes import Undeleted
 from ..body.read import BodyLimit
 from ..errors import Problem
 from ..exchange import Exchange
-from ..stream.append import AnyAnswer, refusal
 from ..syntax.names import Target
 
 _INCARNATION = re.compile(r"(?:([0-9]{1,20})-)?([0-9]{1,20}-[0-9]{1,20}-[0-9]{1,20})")
@@ -18,7 +17,7 @@ _LIMIT = BodyLimit(64 * 1024)
 _SHAPE = 'the body is {"bucket": text, "stream": text, "incarnation": text, which may be left out}'
 
 
-class Wanted(msgspec.Struct, forbid_unknown_fields=True):
+class UndeleteRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Which stream: the last one of that name, or the one with that incarnation."""
 
     bucket: str
@@ -26,23 +25,25 @@ class Wanted(msgspec.Struct, forbid_unknown_fields=True):
     incarnation: str | None = None
 
 
-def undelete(exchange: Exchange) -> None:
+async def undelete(exchange: Exchange) -> None:
     """Bring a stream back."""
-    exchange.read_body(lambda body: _propose(exchange, body), _LIMIT)
-
-
-def _propose(exchange: Exchange, body: bytes) -> None:
-    try:
-        wanted = msgspec.json.decode(body, type=Wanted)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Problem("invalid_json", f"{_SHAPE}: {error}") from None
+    wanted = await exchange.read_json(UndeleteRequest, _SHAPE, _LIMIT)
     if not wanted.bucket:
         raise Problem("invalid_bucket_id", "a bucket has a name")
     if not wanted.stream:
         raise Problem("invalid_stream_id", "a stream has a name")
     exchange.target = Target(wanted.bucket, wanted.stream, False)
     command = Undelete(wanted.bucket, wanted.stream, _incarnation(exchange, wanted.incarnation))
-    exchange.app.node.group_of(wanted.bucket).propose(command, lambda outcome: _on_outcome(exchange, outcome))
+    done = exchange.expect(Undeleted, await exchange.group.ask(command))
+    answer = {
+        "bucket_id": wanted.bucket,
+        "stream_id": wanted.stream,
+        "incarnation": exchange.incarnation(done.incarnation),
+        "tail_offset": done.tail,
+        "closed": done.closed,
+    }
+    headers = exchange.state_headers(done.incarnation, done.tail, done.tail, done.closed)
+    exchange.reply_json(200, answer, headers)
 
 
 def _incarnation(exchange: Exchange, text: str | None) -> str | None:
@@ -55,21 +56,5 @@ def _incarnation(exchange: Exchange, text: str | None) -> str | None:
     found = _INCARNATION.fullmatch(text)
     if found is None:
         raise Problem("invalid_parameter", "incarnation is as Stream-Incarnation or the feed has it")
-    is_later = found[1] is not None and int(found[1]) > exchange.app.generation
+    is_later = found[1] is not None and int(found[1]) > exchange.services.generation
     return _OF_NO_STREAM if is_later else found[2]
-
-
-def _on_outcome(exchange: Exchange, outcome: AnyAnswer) -> None:
-    if not isinstance(outcome, Undeleted):
-        exchange.refused(refusal(outcome))
-        return
-    answer = {
-        "bucket_id": exchange.target.bucket,
-        "stream_id": exchange.target.stream,
-        "incarnation": exchange.incarnation(outcome.incarnation),
-        "tail_offset": outcome.tail,
-        "closed": outcome.closed,
-    }
-    headers = exchange.state_headers(outcome.incarnation, outcome.tail, outcome.tail, outcome.closed)
-    headers += [("content-type", "application/json"), ("cache-control", "no-store")]
-    exchange.send(200, headers, msgspec.json.encode(answer))

@@ -1,18 +1,15 @@
 """The families `ursula_cold_*`: what is in the store, how it gets there, and what is kept of it here."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from ...engine.cold_status import ColdStatus
+from ...engine.cold_status import ColdStatus, UpkeepStatus
+from ...engine.interface import NodeApi
 from .families import by_group, gauge, histogram_buckets
 
-if TYPE_CHECKING:
-    from ...engine.node import Node
 
-
-def cold_families(node: "Node", statuses: list[ColdStatus], parked_streams: int) -> Iterator[Metric]:
+def cold_families(node: NodeApi, statuses: list[ColdStatus], parked_streams: int) -> Iterator[Metric]:
     """Everything there is to tell of the store, as of now."""
     yield from _flushes(statuses)
     yield from _manifests(node, statuses)
@@ -21,11 +18,7 @@ def cold_families(node: "Node", statuses: list[ColdStatus], parked_streams: int)
         "ursula_cold_parked_streams", "Idle streams, which are kept as their rows alone.", parked_streams
     )
     yield from _caches(node)
-    yield CounterMetricFamily(
-        "ursula_cold_fetches", "Reads of a part of a segment.", node.segments.fetch_count
-    )
-    yield CounterMetricFamily("ursula_cold_fetched_bytes", "Bytes of these.", node.segments.fetched_bytes)
-    yield from _tidying(node)
+    yield from _upkeep(node.upkeep_status())
 
 
 def _flushes(statuses: list[ColdStatus]) -> Iterator[Metric]:
@@ -50,7 +43,7 @@ def _flushes(statuses: list[ColdStatus]) -> Iterator[Metric]:
     yield from (flushes, failures, written, durations)
 
 
-def _manifests(node: "Node", statuses: list[ColdStatus]) -> Iterator[Metric]:
+def _manifests(node: NodeApi, statuses: list[ColdStatus]) -> Iterator[Metric]:
     position = by_group("ursula_cold_manifest_position", "Position of the newest manifest; 0 without one.")
     age = by_group("ursula_cold_manifest_age_seconds", "How long ago its cut was made; 0 without one.")
     backlog = by_group("ursula_cold_backlog_age_seconds", "How long something has waited to be flushed.")
@@ -64,7 +57,7 @@ def _manifests(node: "Node", statuses: list[ColdStatus]) -> Iterator[Metric]:
     yield gauge(
         "ursula_cold_flush_interval_seconds",
         "How long something may wait to be flushed.",
-        node.cold.flush_interval,
+        node.flush_interval_seconds,
     )
 
 
@@ -88,21 +81,20 @@ def _objects(statuses: list[ColdStatus]) -> Iterator[Metric]:
     yield from (segments, segment_bytes, payload_bytes, recent_bytes, state_bytes, ended)
 
 
-def _tidying(node: "Node") -> Iterator[Metric]:
-    merged = sum(merger.merged_count for merger in node.mergers)
-    merged_bytes = sum(merger.merged_bytes for merger in node.mergers)
-    collector = node.collector
+def _upkeep(status: UpkeepStatus) -> Iterator[Metric]:
+    yield CounterMetricFamily("ursula_cold_fetches", "Reads of a part of a segment.", status.fetch_count)
+    yield CounterMetricFamily("ursula_cold_fetched_bytes", "Bytes of these.", status.fetched_bytes)
     yield CounterMetricFamily(
-        "ursula_cold_merged_segments", "Segments that were replaced by larger ones.", merged
+        "ursula_cold_merged_segments", "Segments that were replaced by larger ones.", status.merged_count
     )
-    yield CounterMetricFamily("ursula_cold_merged_bytes", "Bytes of these.", merged_bytes)
+    yield CounterMetricFamily("ursula_cold_merged_bytes", "Bytes of these.", status.merged_bytes)
     yield CounterMetricFamily(
-        "ursula_cold_collected_objects", "Objects that nothing needed any more.", collector.collected_count
+        "ursula_cold_collected_objects", "Objects that nothing needed any more.", status.collected_count
     )
-    yield CounterMetricFamily("ursula_cold_collected_bytes", "Bytes of these.", collector.collected_bytes)
+    yield CounterMetricFamily("ursula_cold_collected_bytes", "Bytes of these.", status.collected_bytes)
 
 
-def _caches(node: "Node") -> Iterator[Metric]:
+def _caches(node: NodeApi) -> Iterator[Metric]:
     name, labels = "ursula_cold_cache_", ("cache",)
     held = GaugeMetricFamily(f"{name}bytes", "Bytes that are kept of what was fetched.", labels=labels)
     limit = GaugeMetricFamily(f"{name}limit_bytes", "How many of them there may be.", labels=labels)

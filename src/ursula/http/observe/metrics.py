@@ -6,7 +6,6 @@ someone asks. A family that could not be true is left out: a log in memory has n
 
 import asyncio
 import platform
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -29,26 +28,22 @@ from ..exchange import Exchange
 from ..wire.server import WireServer
 from .cold_metrics import cold_families
 from .families import by_group, gauge, histogram_buckets
-from .request_stats import LIVE, Traffic
+from .request_stats import LIVE, RequestStats
 
 if TYPE_CHECKING:
-    from ..app import App
+    from ..services import Services
 
 LIVE_KINDS = ("long_poll", "sse")
 
 _HEADERS = [("content-type", CONTENT_TYPE_LATEST), ("cache-control", "no-store")]
 
 
-def get_metrics(exchange: Exchange) -> None:
+async def get_metrics(exchange: Exchange) -> None:
     """GET on the metrics."""
-
-    async def answer() -> None:
-        app = exchange.app
-        held = await app.node.held()
-        body = await asyncio.to_thread(render, list(families(app, held)))
-        exchange.send(200, _HEADERS, body)
-
-    exchange.app.spawn(exchange, answer())
+    services = exchange.services
+    held = await services.node.held()
+    body = await asyncio.to_thread(render, list(families(services, held)))
+    exchange.reply(200, _HEADERS, body)
 
 
 class Collected(Collector):
@@ -70,19 +65,19 @@ def render(metrics: Iterable[Metric]) -> bytes:
     return generate_latest(registry)
 
 
-def families(app: "App", held: Held) -> Iterator[Metric]:
+def families(services: "Services", held: Held) -> Iterator[Metric]:
     """Everything there is to tell, as of now."""
     yield InfoMetricFamily(
         "ursula_build",
         "Which version this is.",
         {"version": version("ursula"), "python": platform.python_version()},
     )
-    yield from _requests(app.traffic)
-    yield from _connections(app.wire)
-    yield from _live(app)
-    statuses, cold = app.node.statuses(), app.node.cold_statuses()
-    yield from _backpressure(app, cold)
-    yield from _recovery(app)
+    yield from _requests(services.stats)
+    yield from _connections(services.wire)
+    yield from _live(services)
+    statuses, cold = services.node.statuses(), services.node.cold_statuses()
+    yield from _backpressure(services, cold)
+    yield from _recovery(services)
     yield from _appends(statuses)
     yield from _logs(statuses)
     yield gauge("ursula_buckets", "Buckets.", sum(group.bucket_count for group in statuses))
@@ -92,10 +87,10 @@ def families(app: "App", held: Held) -> Iterator[Metric]:
         sum(group.stream_count for group in statuses),
     )
     yield gauge("ursula_hot_bytes", "Bytes of messages and events that are held in memory.", held.hot_bytes)
-    yield from cold_families(app.node, cold, held.parked_streams)
+    yield from cold_families(services.node, cold, held.parked_streams)
 
 
-def _requests(traffic: Traffic) -> Iterator[Metric]:
+def _requests(stats: RequestStats) -> Iterator[Metric]:
     labels = ("route", "method", "status")
     counts = CounterMetricFamily("ursula_http_requests", "Requests that were answered.", labels=labels)
     latencies = HistogramMetricFamily(
@@ -103,7 +98,7 @@ def _requests(traffic: Traffic) -> Iterator[Metric]:
         "Time from a request's head to its answer; not for live reads, which wait on purpose.",
         labels=labels,
     )
-    for (route, method, status), latency in sorted(traffic.latencies.items()):
+    for (route, method, status), latency in sorted(stats.latencies.items()):
         values = (route, method, str(status))
         counts.add_metric(values, latency.count)
         if route not in LIVE:
@@ -124,25 +119,25 @@ def _connections(wire: WireServer) -> Iterator[Metric]:
     )
 
 
-def _live(app: "App") -> Iterator[Metric]:
+def _live(services: "Services") -> Iterator[Metric]:
     connections = GaugeMetricFamily(
         "ursula_live_connections", "Requests that wait for something new.", labels=("kind",)
     )
-    found = Counter(connection.kind for connection in app.live)
+    found = services.live.count_by_kind()
     for kind in LIVE_KINDS:
         connections.add_metric((kind,), found[kind])
     yield connections
     yield gauge(
         "ursula_live_watchers",
         "Who is called when something changes; all SSE connections of a stream are one.",
-        sum(group.watcher_count for group in app.node.statuses()),
+        sum(group.watcher_count for group in services.node.statuses()),
     )
     yield CounterMetricFamily(
-        "ursula_live_sse_bytes", "Bytes sent as server-sent events.", app.traffic.sse_bytes
+        "ursula_live_sse_bytes", "Bytes sent as server-sent events.", services.stats.sse_bytes
     )
 
 
-def _backpressure(app: "App", groups: list[ColdStatus]) -> Iterator[Metric]:
+def _backpressure(services: "Services", groups: list[ColdStatus]) -> Iterator[Metric]:
     """The two limits that turn writes away: of bodies on their way, and of what is not yet in the store."""
     name, labels = "ursula_write_backpressure_", ("limit",)
     active = GaugeMetricFamily(
@@ -153,10 +148,10 @@ def _backpressure(app: "App", groups: list[ColdStatus]) -> Iterator[Metric]:
     rejections = CounterMetricFamily(
         f"{name}rejections", "Requests that were turned away with 503 write_backpressure.", labels=labels
     )
-    bodies, hot = app.bodies, ("max_hot_bytes",)
+    bodies, hot = services.bodies, ("max_hot_bytes",)
     active.add_metric(hot, any(group.is_full for group in groups))
     used.add_metric(hot, sum(group.held_bytes for group in groups))
-    limit.add_metric(hot, app.node.cold.max_hot_bytes)
+    limit.add_metric(hot, services.node.hot_bytes_max)
     rejections.add_metric(hot, sum(group.rejected_count for group in groups))
     inflight = ("inflight_bytes",)
     active.add_metric(inflight, bodies.is_backed_up)
@@ -166,8 +161,8 @@ def _backpressure(app: "App", groups: list[ColdStatus]) -> Iterator[Metric]:
     yield from (active, used, limit, rejections)
 
 
-def _recovery(app: "App") -> Iterator[Metric]:
-    node = app.node
+def _recovery(services: "Services") -> Iterator[Metric]:
+    node = services.node
     yield gauge("ursula_rehydrate_complete", "1 once the log has been replayed.", node.recovered)
     yield gauge(
         "ursula_rehydrate_progress_ratio",

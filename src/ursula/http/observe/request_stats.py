@@ -31,18 +31,6 @@ CLUSTER = "cluster"
 PREFLIGHT = "preflight"
 UNKNOWN = "unknown"
 
-ROUTE_OF_PART = {
-    "attrs": ATTRIBUTES,
-    "snapshot": SNAPSHOT,
-    "retention": RETENTION,
-    "bootstrap": BOOTSTRAP,
-    "append-batch": APPEND_BATCH,
-}
-"""What is below a stream."""
-
-ROUTE_OF_SERVER = {"healthz": HEALTH, "readyz": HEALTH, "metrics": METRICS, "cluster": CLUSTER}
-"""What concerns the whole server, by the beginning of its path."""
-
 LIVE = frozenset((STREAM_LONG_POLL, STREAM_SSE, FEED_LONG_POLL, FEED_SSE))
 """Who asks for these waits on purpose: they are counted, but how long they took says nothing."""
 
@@ -52,7 +40,7 @@ OTHER_METHOD = "other"
 Key = tuple[str, str, int]
 
 
-class Traffic:
+class RequestStats:
     """How often each route answered what to which method, and how long that took."""
 
     def __init__(self) -> None:

@@ -6,24 +6,24 @@ from typing import Any
 import msgspec
 
 from ...model.commands import Append
-from ...model.json_messages import JsonInvalid, JsonTooLarge, split
 from ...model.limits import BATCH_BODY_BYTES_MAX, BATCH_FRAMES_MAX, JSON_MESSAGES_MAX
 from ...model.media_type import JSON, media_type_of
 from ...model.outcomes import Appended, Refused
-from ..body.offload import propose
+from ..body import offload
 from ..body.read import BodyLimit
 from ..errors import STATUS, Problem
 from ..exchange import Exchange
 from ..syntax.headers import parse_producer, wants_close
 from ..syntax.tokens import format_offset
-from .append import AnyAnswer, producer_headers, record_headers, refusal
+from .append import producer_headers, record_headers
+from .json_body import split_body
 
 _LENGTH = struct.Struct(">I")
 _EXCLUDED = ("stream-seq", "if-match", "stream-record-match")
 
 
-def append_batch(exchange: Exchange) -> None:
-    """POST on append-batch: check the headers and ask for the body."""
+async def append_batch(exchange: Exchange) -> None:
+    """POST on append-batch."""
     headers = exchange.headers
     parse_producer(headers)
     for name in _EXCLUDED:
@@ -31,8 +31,8 @@ def append_batch(exchange: Exchange) -> None:
             raise Problem("header_invalid", f"{name} is not possible in a batch")
     if wants_close(headers):
         raise Problem("header_invalid", "a batch does not close its stream")
-    limit = BodyLimit(min(BATCH_BODY_BYTES_MAX, exchange.app.bodies.limit.bytes_max))
-    exchange.read_body(lambda body: Batch(exchange, body).propose(), limit)
+    limit = BodyLimit(min(BATCH_BODY_BYTES_MAX, exchange.services.bodies.limit.bytes_max))
+    await Batch(exchange, await exchange.read_body(limit)).append()
 
 
 class Batch:
@@ -56,7 +56,7 @@ class Batch:
         if sum(map(len, self._appends)) > JSON_MESSAGES_MAX:
             raise Problem("body_too_large", f"a batch may have {JSON_MESSAGES_MAX} JSON messages")
 
-    def propose(self) -> None:
+    async def append(self) -> None:
         """Have the appends stored, all at once: nothing comes between them."""
         exchange, target = self._exchange, self._exchange.target
         unsplit = next(filter(None, self._problems), None)
@@ -73,33 +73,21 @@ class Batch:
             counts=tuple(map(len, self._appends)),
         )
         self._appends = []
-        propose(exchange, command, self._on_outcome, self._size, unsplit)
+        outcome = await offload.propose(exchange, command, self._size, unsplit)
+        if isinstance(outcome, Refused) and self._is_told_per_frame(outcome):
+            self._on_refused(outcome)
+        else:
+            self._on_appended(exchange.expect(Appended, outcome))
 
     def _add(self, frame: bytes) -> None:
         problem = None
         if self._media_type != JSON:
             self._appends.append((frame,))
         else:
-            try:
-                messages = split(frame)
-                if messages:
-                    self._appends.append(messages)
-                else:
-                    problem = "an empty array holds no message"
-            except JsonTooLarge as error:
-                raise Problem("body_too_large", str(error)) from None
-            except JsonInvalid as error:
-                problem = str(error)
+            messages, problem = split_body(frame, may_be_empty=False)
+            if problem is None:
+                self._appends.append(messages)
         self._problems.append(problem)
-
-    def _on_outcome(self, outcome: AnyAnswer) -> None:
-        exchange = self._exchange
-        if isinstance(outcome, Appended):
-            self._on_appended(outcome)
-        elif isinstance(outcome, Refused) and self._is_told_per_frame(outcome):
-            self._on_refused(outcome)
-        else:
-            exchange.refused(refusal(outcome))
 
     def _is_told_per_frame(self, outcome: Refused) -> bool:
         if self._producer is not None:
@@ -114,7 +102,7 @@ class Batch:
         headers += producer_headers(outcome) + record_headers(outcome)
         is_minimal = "return=minimal" in exchange.headers.get("prefer", "").replace(" ", "").lower()
         if outcome.duplicate or (is_minimal and not any(self._problems)):
-            exchange.empty(204, headers)
+            exchange.reply_empty(204, headers)
             return
         measures = iter(self._measures)
         offset = outcome.tail - sum(size for _, size in self._measures)
@@ -151,7 +139,7 @@ class Batch:
         return {"status": STATUS[code], "error": {"code": code, "message": message}}
 
     def _answer(self, items: list[dict[str, Any]], headers: list[tuple[str, str]]) -> None:
-        self._exchange.send(200, [*headers, ("content-type", JSON)], msgspec.json.encode(items))
+        self._exchange.reply(200, [*headers, ("content-type", JSON)], msgspec.json.encode(items))
 
 
 def parse_frames(body: bytes) -> list[bytes]:

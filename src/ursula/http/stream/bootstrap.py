@@ -12,7 +12,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ...engine.group import Group
+from ...engine.interface import GroupApi
 from ...engine.later import Later
 from ...model.limits import READ_BYTES_DEFAULT
 from ...model.media_type import DEFAULT
@@ -22,8 +22,7 @@ from ..exchange import Exchange
 from ..syntax.query import parse_query
 from ..syntax.tokens import format_offset
 from ..wire.headers import HeaderList
-from .fetching import fetch
-from .read import settle
+from .read import fetch
 from .snapshot import open_snapshot, read_snapshot
 
 IN_MEMORY_BYTES_MAX = READ_BYTES_DEFAULT
@@ -35,40 +34,26 @@ class Overtaken(Exception):
     """What was to be read was trimmed or replaced in the meantime."""
 
 
-def get_bootstrap(exchange: Exchange) -> None:
+async def get_bootstrap(exchange: Exchange) -> None:
     """GET on bootstrap."""
     if "live" in parse_query(exchange.request.query_string):
         raise Problem("invalid_parameter", "bootstrap has an end: go on with a live read from where it ends")
-    target = exchange.target
-    group = exchange.app.node.group_of(target.bucket)
-    if not settle(exchange, group, get_bootstrap):
-        return
-    found = group.describe(target.bucket, target.stream, exchange.wanted_incarnation())
-    if isinstance(found, Refused):
-        exchange.refused(found)
-        return
+    target, group = exchange.target, exchange.group
+    found = await exchange.describe()
     group.note_read(target.bucket, target.stream)
-    exchange.app.spawn(exchange, _answer(exchange, group, found))
-
-
-async def _answer(exchange: Exchange, group: Group, found: Description) -> None:
     while True:
         try:
             await Bootstrap(exchange, group, found).send()
             return
         except Overtaken:
-            target = exchange.target
             now = group.describe(target.bucket, target.stream, exchange.wanted_incarnation())
-            if isinstance(now, Refused):
-                exchange.refused(now)
-                return
-            found = now
+            found = exchange.expect(Description, now)
 
 
 class Bootstrap:
     """One answer, of a stream as it was found."""
 
-    def __init__(self, exchange: Exchange, group: Group, found: Description) -> None:
+    def __init__(self, exchange: Exchange, group: GroupApi, found: Description) -> None:
         self._exchange = exchange
         self._group = group
         self._found = found
@@ -87,7 +72,7 @@ class Bootstrap:
         """Answer, if it is small also with the lines between its parts: small messages have long ones."""
         parts = [self._head()]
         if self._snapshot is not None:
-            parts.append(await read_snapshot(self._exchange.app.node.blobs, self._snapshot))
+            parts.append(await read_snapshot(self._exchange.services.node.blobs, self._snapshot))
         async with aclosing(self._stretches()) as stretches:
             async for messages in stretches:
                 size += sum(map(len, messages))
@@ -95,13 +80,14 @@ class Bootstrap:
                     return False
                 parts.extend(messages)
         parts.append(self._end())
-        self._exchange.send(200, self._headers(), b"".join(parts))
+        self._exchange.reply(200, self._headers(), b"".join(parts))
         return True
 
     async def _send_from_file(self) -> None:
-        node = self._exchange.app.node
-        blob = await open_snapshot(node.blobs, self._snapshot) if self._snapshot is not None else None
-        path = node.scratch / f"bootstrap-{secrets.token_hex(8)}"
+        services = self._exchange.services
+        blobs = services.node.blobs
+        blob = await open_snapshot(blobs, self._snapshot) if self._snapshot is not None else None
+        path = services.spools / f"bootstrap-{secrets.token_hex(8)}"
         try:
             with await asyncio.to_thread(_create, path) as file:
                 await asyncio.to_thread(file.write, self._head())
@@ -110,7 +96,7 @@ class Bootstrap:
                 async for messages in self._stretches():
                     await asyncio.to_thread(file.write, b"".join(messages))
                 await asyncio.to_thread(file.write, self._end())
-            self._exchange.file(200, self._headers(), str(path), 0, path.stat().st_size)
+            self._exchange.reply_file(200, self._headers(), str(path), 0, path.stat().st_size)
         except OSError as error:
             reason = error.strerror or str(error)
             raise Problem("unavailable", f"there is no room to put it together: {reason}") from error

@@ -1,14 +1,15 @@
 """What long-poll and SSE have in common: a connection that waits for a stream, and everyone who does."""
 
 import asyncio
+from collections import Counter
 from typing import Protocol
 
-from ...engine.group import Group
+from ...engine.interface import GroupApi
 from ..exchange import Exchange
 
 
-class Ending(Protocol):
-    """A live connection."""
+class LiveConnection(Protocol):
+    """A connection that waits for something new."""
 
     kind: str
 
@@ -17,19 +18,45 @@ class Ending(Protocol):
         ...
 
 
+class LiveConnections:
+    """All of them."""
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self._connections: set[LiveConnection] = set()
+
+    def add(self, connection: LiveConnection) -> None:
+        """One more."""
+        self._connections.add(connection)
+
+    def discard(self, connection: LiveConnection) -> None:
+        """One that has ended."""
+        self._connections.discard(connection)
+
+    def count_by_kind(self) -> Counter[str]:
+        """How many there are of each kind."""
+        return Counter(connection.kind for connection in self._connections)
+
+    def end(self) -> None:
+        """The server stops: bring all to an end, and whoever comes later too."""
+        self.stopping = True
+        for connection in tuple(self._connections):
+            connection.end()
+
+
 class Waiting:
     """A request that waits: for its stream, for a moment, or for its client to go away."""
 
     kind = "long_poll"
 
-    def __init__(self, exchange: Exchange, group: Group, incarnation: str) -> None:
+    def __init__(self, exchange: Exchange, group: GroupApi, watched: str) -> None:
         self.exchange = exchange
         self.group = group
-        self.incarnation = incarnation
+        self.watched = watched
         self.over = False
         self._timer: asyncio.TimerHandle | None = None
         exchange.request.on_gone = self.stop
-        exchange.app.live.add(self)
+        exchange.services.live.add(self)
 
     def wake_in(self, seconds: float) -> None:
         """Have `tick` called later, and only then."""
@@ -46,11 +73,11 @@ class Waiting:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Wait no more, and let go of everything that would call back."""
+        """Wait no more, and drop everything that would call back."""
         if self.over:
             return
         self.over = True
-        self.exchange.app.live.discard(self)
+        self.exchange.services.live.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

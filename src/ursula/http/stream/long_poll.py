@@ -1,8 +1,10 @@
 """Long-poll: answer when there is something after the offset, or say that there is nothing yet."""
 
 import time
+from collections.abc import Coroutine
+from typing import Any, Generic, TypeVar
 
-from ...engine.group import Group
+from ...engine.interface import GroupApi
 from ...engine.later import Later
 from ...model.outcomes import Page, RecordPage, Refused
 from ..exchange import Exchange
@@ -10,22 +12,23 @@ from ..observe.request_stats import STREAM_LONG_POLL
 from ..syntax.query import ReadQuery
 from ..syntax.tokens import cursor_at, format_offset
 from ..wire.headers import HeaderList
-from .fetching import fetch
 from .live import Waiting
-from .read import send_page
+from .read import fetch, send_page
+
+P = TypeVar("P")
 
 
-def answer_long_poll(exchange: Exchange, query: ReadQuery, group: Group, page: Page) -> None:
+def answer_long_poll(exchange: Exchange, query: ReadQuery, group: GroupApi, page: Page) -> None:
     """A read that waits for a while if it is at the tail."""
     if exchange.request.is_gone:
         return
-    exchange.route = STREAM_LONG_POLL
+    exchange.label = STREAM_LONG_POLL
     if page.next_offset > page.offset:
-        send_page(exchange, page, query, [_cursor(query)])
-    elif page.closed or exchange.app.stopping:
+        send_page(exchange, page, query, [cursor_header(query)])
+    elif page.closed or exchange.services.live.stopping:
         send_nothing(exchange, page, query)
     else:
-        LongPoll(exchange, group, page, query)
+        StreamPoll(exchange, group, query, page)
 
 
 def send_nothing(exchange: Exchange, page: Page, query: ReadQuery) -> None:
@@ -35,63 +38,62 @@ def send_nothing(exchange: Exchange, page: Page, query: ReadQuery) -> None:
         ("stream-up-to-date", "true"),
         ("stream-incarnation", exchange.incarnation(page.incarnation)),
         ("cache-control", "no-store"),
-        ("stream-closed", "true") if page.closed else _cursor(query),
+        ("stream-closed", "true") if page.closed else cursor_header(query),
     ]
-    exchange.empty(204, headers)
+    exchange.reply_empty(204, headers)
 
 
-def _cursor(query: ReadQuery) -> tuple[str, str]:
+def cursor_header(query: ReadQuery) -> tuple[str, str]:
+    """What keeps caches from giving two polls the same answer."""
     return ("stream-cursor", cursor_at(time.time(), query.cursor))
 
 
-class LongPoll(Waiting):
-    """A long-poll that waits at the tail."""
+class LongPoll(Waiting, Generic[P]):
+    """A request that waits for something after a place in a stream or a bucket, but not for ever."""
 
-    def __init__(self, exchange: Exchange, group: Group, page: Page, query: ReadQuery) -> None:
-        super().__init__(exchange, group, page.incarnation)
-        self._page = page
-        self._query = query
-        group.watchers.add(self.incarnation, self._wake)
-        wait = exchange.app.long_poll_seconds if query.wait_seconds is None else query.wait_seconds
-        self.wake_in(wait)
+    def __init__(self, exchange: Exchange, group: GroupApi, watched: str, query: ReadQuery, page: P) -> None:
+        super().__init__(exchange, group, watched)
+        self.query = query
+        self.page = page
+        group.watchers.add(watched, self._wake)
+        wait = query.wait_seconds
+        self.wake_in(exchange.services.reads.long_poll_seconds if wait is None else wait)
+
+    def find(self) -> P | Refused | Later[P]:
+        """What is there now after the place where it waits."""
+        raise NotImplementedError
+
+    def is_news(self, page: P) -> bool:
+        """Whether there is something to tell."""
+        raise NotImplementedError
+
+    def answer(self, page: P) -> None:
+        """Tell it; `page` may hold nothing, if the wait is over."""
+        raise NotImplementedError
+
+    async def answer_later(self, later: Later[P]) -> None:
+        """The same for what lies in the store."""
+        raise NotImplementedError
 
     def _wake(self) -> None:
-        page = self._find()
+        page = self.find()
         if isinstance(page, Later):
-            self.stop()
-            self.exchange.app.spawn(self.exchange, self._answer_later(page))
+            self._stop_for(self.answer_later(page))
         elif isinstance(page, Refused):
             self.stop()
-            self.exchange.refused(page)
-        elif page.next_offset > page.offset:
+            self.exchange.reply_problem(self.exchange.problem(page))
+        elif self.is_news(page):
             self.stop()
-            send_page(self.exchange, page, self._query, [_cursor(self._query)])
-        elif page.closed:
-            self.stop()
-            send_nothing(self.exchange, page, self._query)
+            self.answer(page)
 
-    async def _answer_later(self, later: Later[Page]) -> None:
-        page = await fetch(later)
-        if isinstance(page, Refused):
-            self.exchange.refused(page)
-        else:
-            answer_long_poll(self.exchange, self._query, self.group, page)
-
-    def _find(self) -> Page | Refused | Later[Page]:
-        """What is there now after the place where it waits."""
-        bucket, stream, *_ = self.exchange.target
-        bytes_max, records = self._query.bytes_max, self._query.records
-        if records is None or not isinstance(self._page, RecordPage):
-            return self.group.read(bucket, stream, self._page.offset, bytes_max, incarnation=self.incarnation)
-        first = self._page.record
-        return self.group.read_records(
-            bucket, stream, first, None, records.count_max, bytes_max, self.incarnation
-        )
+    def _stop_for(self, work: Coroutine[Any, Any, None]) -> None:
+        self.stop()
+        self.exchange.spawn(work)
 
     def tick(self) -> None:
         """The wait is over."""
         self.stop()
-        send_nothing(self.exchange, self._page, self._query)
+        self.answer(self.page)
 
     def end(self) -> None:
         """The server stops: as if the wait was over."""
@@ -99,5 +101,39 @@ class LongPoll(Waiting):
 
     def stop(self) -> None:
         """Wait no more."""
-        self.group.watchers.remove(self.incarnation, self._wake)
+        self.group.watchers.remove(self.watched, self._wake)
         super().stop()
+
+
+class StreamPoll(LongPoll[Page]):
+    """A long-poll at the tail of a stream."""
+
+    def __init__(self, exchange: Exchange, group: GroupApi, query: ReadQuery, page: Page) -> None:
+        super().__init__(exchange, group, page.incarnation, query, page)
+
+    def find(self) -> Page | Refused | Later[Page]:
+        """What is there now after the place where it waits."""
+        bucket, stream, *_ = self.exchange.target
+        bytes_max, records = self.query.bytes_max, self.query.records
+        if records is None or not isinstance(self.page, RecordPage):
+            return self.group.read(bucket, stream, self.page.offset, bytes_max, incarnation=self.watched)
+        first, count_max = self.page.record, records.count_max
+        return self.group.read_records(bucket, stream, first, None, count_max, bytes_max, self.watched)
+
+    def is_news(self, page: Page) -> bool:
+        """Whether there are new messages, or there will never be any."""
+        return page.next_offset > page.offset or page.closed
+
+    def answer(self, page: Page) -> None:
+        """Send what is new, or that nothing is."""
+        if page.next_offset > page.offset:
+            send_page(self.exchange, page, self.query, [cursor_header(self.query)])
+        else:
+            send_nothing(self.exchange, page, self.query)
+
+    async def answer_later(self, later: Later[Page]) -> None:
+        """The same for what lies in the store."""
+        page = await fetch(later)
+        if isinstance(page, Refused):
+            raise self.exchange.problem(page)
+        answer_long_poll(self.exchange, self.query, self.group, page)

@@ -1,23 +1,23 @@
-"""HEAD, and GET without waiting: what is there now."""
+"""HEAD and GET on a stream: what is there now, at once, by long-poll or as events."""
 
 import asyncio
 from collections.abc import Callable
+from typing import TypeVar
 
-from ...engine.failures import Failure
-from ...engine.group import Group
+from ...cold.store import ObjectDamaged, ObjectMissing, StoreUnavailable
+from ...engine.interface import GroupApi
 from ...engine.later import Later
 from ...model.contents import BEGINNING, TAIL
 from ...model.media_type import JSON
-from ...model.outcomes import AnyOutcome, Page, RecordPage, Refused
+from ...model.outcomes import Page, RecordPage, Refused
+from ..errors import Problem
 from ..exchange import Exchange
 from ..syntax.query import ReadQuery
 from ..syntax.tokens import format_offset, format_tag, format_time, tag_matches
 from ..wire.headers import HeaderList
-from .fetching import fetch
 
-Handler = Callable[[Exchange], None]
-Again = Callable[[], None]
-Answer = Callable[[Exchange, ReadQuery, Group, Page], None]
+T = TypeVar("T")
+Answer = Callable[[Exchange, ReadQuery, GroupApi, Page], None]
 
 NDJSON = "application/x-ndjson"
 RECORDS_AT_ONCE_MAX = 4096
@@ -26,16 +26,9 @@ RECORD_EXTENSION = ("stream-extensions", "json-record-coordinates-v1")
 _WITHOUT_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 
 
-def head_stream(exchange: Exchange) -> None:
+async def head_stream(exchange: Exchange) -> None:
     """HEAD on a stream. It does not renew a sliding window."""
-    target = exchange.target
-    group = exchange.app.node.group_of(target.bucket)
-    if not settle(exchange, group, head_stream):
-        return
-    found = group.describe(target.bucket, target.stream, exchange.wanted_incarnation())
-    if isinstance(found, Refused):
-        exchange.refused(found)
-        return
+    found = await exchange.describe()
     headers = exchange.state_headers(found.incarnation, found.tail, found.tail, found.closed)
     tag = dict(headers)["etag"]
     headers += [("content-type", found.content_type), ("cache-control", "no-store")]
@@ -52,46 +45,54 @@ def head_stream(exchange: Exchange) -> None:
         headers.append(("stream-record-first", str(found.first_record)))
         headers.append(("stream-record-next", str(found.next_record)))
     known = exchange.headers.get("if-none-match")
-    exchange.empty(304 if known is not None and tag_matches(known, tag) else 200, headers)
+    exchange.reply_empty(304 if known is not None and tag_matches(known, tag) else 200, headers)
 
 
-def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer, certain: bool = False) -> None:
-    """GET on a stream: find a stretch from an offset on, be certain of it, and hand it to `answer`."""
-    target = exchange.target
-    group = exchange.app.node.group_of(target.bucket)
-    if not end_if_overdue(exchange, group, lambda: read_stream(exchange, query, answer)):
-        return
-    page = find_page(exchange, group, query)
-    if isinstance(page, Later):
-        certain = certain or group.is_current
-        exchange.app.spawn(exchange, _read_later(exchange, query, answer, group, page, certain))
-        return
-    if at_tail(page) and not group.is_current:
-        group.when_current(lambda: exchange.app.guard(exchange, read_stream, exchange, query, answer))
-        return
+def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
+    """Find a stretch from an offset on, be certain of it, and hand it to `answer`.
+
+    Most reads find it in memory and are answered at once, without a task.
+    """
+    group, target = exchange.group, exchange.target
+    if not group.is_overdue(target.bucket, target.stream):
+        page = _find_page(exchange, group, query)
+        if not isinstance(page, Later) and (group.is_current or not _is_at_tail(page)):
+            _answer(exchange, query, answer, group, page)
+            return
+    exchange.spawn(_read_patiently(exchange, query, answer))
+
+
+async def _read_patiently(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
+    """The same where something must be waited for: an overdue end, the store, or what the log has more."""
+    group = exchange.group
+    is_certain = group.is_current
+    await exchange.end_if_overdue()
+    while True:
+        page = _find_page(exchange, group, query)
+        if isinstance(page, Later):
+            page = await fetch(page)
+        if is_certain or not _is_at_tail(page):
+            break
+        await exchange.become_current()
+        is_certain = True
     _answer(exchange, query, answer, group, page)
 
 
-async def _read_later(
-    exchange: Exchange, query: ReadQuery, answer: Answer, group: Group, later: Later[Page], certain: bool
+def _is_at_tail(page: Page | Refused) -> bool:
+    """Whether the answer speaks of the newest state, and so must be certain of it."""
+    return isinstance(page, Refused) or page.next_offset == page.tail
+
+
+def _answer(
+    exchange: Exchange, query: ReadQuery, answer: Answer, group: GroupApi, page: Page | Refused
 ) -> None:
-    """The same for bytes in the store; `certain` if it was decided from all that was acknowledged then."""
-    page = await fetch(later)
-    if at_tail(page) and not certain:
-        group.when_current(lambda: exchange.app.guard(exchange, read_stream, exchange, query, answer, True))
-        return
-    _answer(exchange, query, answer, group, page)
-
-
-def _answer(exchange: Exchange, query: ReadQuery, answer: Answer, group: Group, page: Page | Refused) -> None:
     if isinstance(page, Refused):
-        exchange.refused(page)
-        return
+        raise exchange.problem(page)
     group.note_read(exchange.target.bucket, exchange.target.stream)
     answer(exchange, query, group, page)
 
 
-def find_page(exchange: Exchange, group: Group, query: ReadQuery) -> Page | Refused | Later[Page]:
+def _find_page(exchange: Exchange, group: GroupApi, query: ReadQuery) -> Page | Refused | Later[Page]:
     """What the query asks for, from the applied state."""
     target, records, incarnation = exchange.target, query.records, exchange.wanted_incarnation()
     if records is None:
@@ -109,14 +110,19 @@ def find_page(exchange: Exchange, group: Group, query: ReadQuery) -> Page | Refu
     )
 
 
-def answer_now(exchange: Exchange, query: ReadQuery, group: Group, page: Page) -> None:
+async def fetch(later: Later[T]) -> T | Refused:
+    """What a read comes to whose bytes lie in the store; a failure of the store is a problem."""
+    try:
+        return await later.get()
+    except (ObjectMissing, ObjectDamaged) as error:
+        raise Problem("object_damaged", str(error)) from error
+    except StoreUnavailable as error:
+        raise Problem("store_unavailable", str(error)) from error
+
+
+def answer_now(exchange: Exchange, query: ReadQuery, group: GroupApi, page: Page) -> None:
     """A read that does not wait."""
     send_page(exchange, page, query, [])
-
-
-def at_tail(page: Page | Refused) -> bool:
-    """Whether the answer speaks of the newest state, and so must be certain of it."""
-    return isinstance(page, Refused) or page.next_offset == page.tail
 
 
 def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList) -> None:
@@ -133,7 +139,7 @@ def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList
     if is_up_to_date:
         headers.append(("stream-up-to-date", "true"))
     is_fixed = not is_up_to_date and (query.records is None or query.records.first is not None)
-    headers.append(("cache-control", exchange.app.cache_control if is_fixed else "no-store"))
+    headers.append(("cache-control", exchange.services.reads.cache_control if is_fixed else "no-store"))
     if is_end:
         headers.append(("stream-closed", "true"))
     if isinstance(page, RecordPage):
@@ -147,9 +153,9 @@ def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList
         headers.append(("etag", tag))
         known = exchange.headers.get("if-none-match")
         if known is not None and tag_matches(known, tag):
-            exchange.empty(304, headers)
+            exchange.reply_empty(304, headers)
             return
-    exchange.send(200, headers, bytes_of(page))
+    exchange.reply(200, headers, bytes_of(page))
 
 
 def _send_records(exchange: Exchange, headers: HeaderList, page: RecordPage, as_envelopes: bool) -> None:
@@ -164,12 +170,12 @@ def _send_records(exchange: Exchange, headers: HeaderList, page: RecordPage, as_
         return b"".join(b"\n".join([*lines, b""]) for lines in some)
 
     async def send() -> None:
-        exchange.send(200, headers, await asyncio.to_thread(body))
+        exchange.reply(200, headers, await asyncio.to_thread(body))
 
     if len(page.chunks) <= RECORDS_AT_ONCE_MAX:
-        exchange.send(200, headers, body())
+        exchange.reply(200, headers, body())
     else:
-        exchange.app.spawn(exchange, send())
+        exchange.spawn(send())
 
 
 def bytes_of(page: Page) -> bytes:
@@ -186,34 +192,3 @@ def record_lines(messages: list[bytes], first: int, as_envelopes: bool) -> list[
     if not as_envelopes:
         return lines
     return [b'{"record":%d,"value":%b}' % (record, line) for record, line in enumerate(lines, first)]
-
-
-def settle(exchange: Exchange, group: Group, again: Handler) -> bool:
-    """Whether the applied state may be answered from now; if not, `again` is called when it may."""
-    if not end_if_overdue(exchange, group, lambda: again(exchange)):
-        return False
-    return settle_group(exchange, group, again)
-
-
-def settle_group(exchange: Exchange, group: Group, again: Handler) -> bool:
-    """The same for what does not concern a single stream."""
-    if group.is_current:
-        return True
-    group.when_current(lambda: exchange.app.guard(exchange, again, exchange))
-    return False
-
-
-def end_if_overdue(exchange: Exchange, group: Group, again: Again) -> bool:
-    """Whether the deadline has not passed; if it has, the stream is ended, and then `again` is called."""
-    target = exchange.target
-    if not group.is_overdue(target.bucket, target.stream):
-        return True
-
-    def ended(outcome: AnyOutcome | Failure) -> None:
-        if isinstance(outcome, Failure):
-            exchange.refused(outcome)
-        else:
-            exchange.app.guard(exchange, again)
-
-    group.end_overdue(target.bucket, target.stream, ended)
-    return False

@@ -16,62 +16,48 @@ from ..exchange import Exchange
 from ..syntax.query import parse_query
 from ..syntax.tokens import format_offset, parse_offset, tag_matches
 from ..wire.headers import HeaderList
-from .append import AnyAnswer, refusal
-from .read import Handler, settle
 
 _LIMIT = BodyLimit(SNAPSHOT_BYTES_MAX)
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)", re.ASCII)
 
 
-def publish_snapshot(exchange: Exchange) -> None:
+async def publish_snapshot(exchange: Exchange) -> None:
     """PUT on a snapshot."""
-    offset = _offset(exchange)
+    offset, target = _offset(exchange), exchange.target
     trim = parse_query(exchange.request.query_string).get("trim", "true")
     if trim not in ("true", "false"):
         raise Problem("invalid_parameter", "trim is true or false")
-    found = _describe(exchange, publish_snapshot)
-    if found is not None:
-        exchange.app.spawn(exchange, _publish(exchange, found.incarnation, offset, trim == "true"))
-
-
-async def _publish(exchange: Exchange, incarnation: str, offset: int, trim: bool) -> None:
-    app, target = exchange.app, exchange.target
-    blobs = app.node.blobs
+    found = await exchange.describe()
+    node = exchange.services.node
     try:
-        writer = await receive(exchange, blobs, _LIMIT)
-        key = blobs.new_key(target.bucket, incarnation)
-        await blobs.keep(writer, key)
+        writer = await receive(exchange, _LIMIT)
+        key = node.blobs.new_key(target.bucket, found.incarnation)
+        await node.blobs.keep(writer, key)
     except StoreFailed as error:
         raise Problem("store_unavailable", f"the snapshot could not be stored: {error}") from error
-
-    def on_outcome(outcome: AnyAnswer) -> None:
-        is_named = isinstance(outcome, SnapshotPublished) and not outcome.duplicate
-        if not is_named and not isinstance(outcome, OutcomeUnknown):
-            app.node.forget_blob(key)
-        if isinstance(outcome, SnapshotPublished):
-            headers = exchange.state_headers(outcome.incarnation, outcome.tail, outcome.tail, outcome.closed)
-            headers.append(("stream-snapshot-offset", format_offset(outcome.offset)))
-            headers.append(("stream-snapshot-digest", outcome.digest))
-            exchange.empty(204, headers)
-        elif isinstance(outcome, Refused) and _was_replaced(exchange, outcome):
-            exchange.refuse(Problem("stream_not_found", "the stream was deleted in the meantime"))
-        else:
-            exchange.refused(refusal(outcome))
-
-    content_type = exchange.headers.get("content-type") or DEFAULT
     command = PublishSnapshot(
-        target.bucket,
-        target.stream,
-        offset,
-        key,
-        content_type,
-        writer.size,
-        writer.digest,
-        trim,
-        incarnation,
+        bucket=target.bucket,
+        stream=target.stream,
+        offset=offset,
+        blob=key,
+        content_type=exchange.headers.get("content-type") or DEFAULT,
+        size=writer.size,
+        digest=writer.digest,
+        trim=trim == "true",
+        incarnation=found.incarnation,
         made_at=made_at(key),
     )
-    app.node.group_of(target.bucket).propose(command, on_outcome, len(key))
+    outcome = await exchange.group.ask(command, len(key))
+    is_named = isinstance(outcome, SnapshotPublished) and not outcome.duplicate
+    if not is_named and not isinstance(outcome, OutcomeUnknown):
+        node.forget_blob(key)
+    if isinstance(outcome, Refused) and _was_replaced(exchange, outcome):
+        raise Problem("stream_not_found", "the stream was deleted in the meantime")
+    published = exchange.expect(SnapshotPublished, outcome)
+    headers = exchange.state_headers(published.incarnation, published.tail, published.tail, published.closed)
+    headers.append(("stream-snapshot-offset", format_offset(published.offset)))
+    headers.append(("stream-snapshot-digest", published.digest))
+    exchange.reply_empty(204, headers)
 
 
 def _was_replaced(exchange: Exchange, outcome: Refused) -> bool:
@@ -79,26 +65,34 @@ def _was_replaced(exchange: Exchange, outcome: Refused) -> bool:
     return outcome.code == "incarnation_mismatch" and "stream-incarnation" not in exchange.headers
 
 
-def get_snapshot(exchange: Exchange) -> None:
-    """GET or HEAD on a snapshot; without an offset, where the newest is."""
-    wanted = None if exchange.target.argument is None else _offset(exchange)
-    found = _describe(exchange, get_snapshot)
-    if found is None:
-        return
-    snapshot = found.snapshot
-    named = [("stream-incarnation", exchange.incarnation(found.incarnation))]
-    if snapshot is None:
-        raise Problem("snapshot_not_found", "the stream has no snapshot", named)
-    if wanted is None:
-        bucket, stream, *_ = exchange.target
-        location = exchange.app.location(
-            exchange, f"/{bucket}/{stream}/snapshot/{format_offset(snapshot.offset)}"
-        )
-        exchange.empty(307, [*_headers(exchange, found, snapshot), ("location", location)])
-    elif wanted != snapshot.offset:
-        raise Problem("snapshot_not_found", f"the snapshot is at {format_offset(snapshot.offset)}", named)
-    else:
-        exchange.app.spawn(exchange, _send(exchange, found, snapshot))
+async def find_snapshot(exchange: Exchange) -> None:
+    """GET or HEAD on the snapshot without an offset: where the newest is."""
+    found = await exchange.describe()
+    snapshot = _snapshot_of(exchange, found)
+    bucket, stream, *_ = exchange.target
+    location = exchange.location(f"/{bucket}/{stream}/snapshot/{format_offset(snapshot.offset)}")
+    exchange.reply_empty(307, [*_headers(exchange, found, snapshot), ("location", location)])
+
+
+async def get_snapshot(exchange: Exchange) -> None:
+    """GET or HEAD on a snapshot."""
+    wanted = _offset(exchange)
+    found = await exchange.describe()
+    snapshot = _snapshot_of(exchange, found)
+    if wanted != snapshot.offset:
+        message = f"the snapshot is at {format_offset(snapshot.offset)}"
+        raise Problem("snapshot_not_found", message, _named(exchange, found))
+    await _send(exchange, found, snapshot)
+
+
+def _snapshot_of(exchange: Exchange, found: Description) -> Snapshot:
+    if found.snapshot is None:
+        raise Problem("snapshot_not_found", "the stream has no snapshot", _named(exchange, found))
+    return found.snapshot
+
+
+def _named(exchange: Exchange, found: Description) -> HeaderList:
+    return [("stream-incarnation", exchange.incarnation(found.incarnation))]
 
 
 async def _send(exchange: Exchange, found: Description, snapshot: Snapshot) -> None:
@@ -113,24 +107,24 @@ async def _send(exchange: Exchange, found: Description, snapshot: Snapshot) -> N
     known = exchange.headers.get("if-none-match")
     is_head = exchange.request.method == "HEAD"
     is_known = known is not None and tag_matches(known, tag)
-    blobs = exchange.app.node.blobs
+    blobs = exchange.services.node.blobs
     blob = None if is_known or is_head else await open_snapshot(blobs, snapshot)
     if blob is None:
         await _measure(blobs, snapshot)
     if is_known:
-        exchange.empty(304, headers)
+        exchange.reply_empty(304, headers)
         return
     stretch = None
-    if not is_head and exchange.headers.get("if-range", tag) == tag:  # who resumes, resumes just that
+    if not is_head and exchange.headers.get("if-range", tag) == tag:  # not part of another one
         stretch = _range(exchange.headers.get("range"), snapshot.size)
     status, (start, end) = 200, stretch or (0, snapshot.size)
     if stretch is not None:
         status = 206
         headers.append(("content-range", f"bytes {start}-{end - 1}/{snapshot.size}"))
     if blob is None or start == end:
-        exchange.empty(status, [*headers, ("content-length", str(end - start))])
+        exchange.reply_empty(status, [*headers, ("content-length", str(end - start))])
     else:
-        exchange.file(status, headers, str(blob.path), start, end)
+        exchange.reply_file(status, headers, str(blob.path), start, end)
 
 
 async def open_snapshot(blobs: Blobs, snapshot: Snapshot) -> BlobFile:
@@ -176,57 +170,31 @@ def _check(size: int, snapshot: Snapshot) -> None:
         )
 
 
-def delete_snapshot(exchange: Exchange) -> None:
+async def delete_snapshot(exchange: Exchange) -> None:
     """DELETE on a snapshot: never possible."""
     wanted = _offset(exchange)
-    found = _describe(exchange, delete_snapshot)
-    if found is None:
-        return
-    headers = [("stream-incarnation", exchange.incarnation(found.incarnation))]
+    found = await exchange.describe()
+    headers = _named(exchange, found)
     if found.snapshot is None or found.snapshot.offset != wanted:
         raise Problem("snapshot_not_found", "there is no snapshot at this offset", headers)
     raise Problem("snapshot_conflict", "the visible snapshot stays: publish a newer one instead", headers)
 
 
-def put_retention(exchange: Exchange) -> None:
+async def put_retention(exchange: Exchange) -> None:
     """PUT on retention: drop what lies before the offset."""
-
-    def on_outcome(outcome: AnyAnswer) -> None:
-        if isinstance(outcome, Trimmed):
-            headers = exchange.state_headers(outcome.incarnation, outcome.tail, outcome.tail, outcome.closed)
-            headers.append(("stream-earliest-offset", format_offset(outcome.earliest)))
-            exchange.empty(204, headers)
-        else:
-            exchange.refused(refusal(outcome))
-
     target = exchange.target
     command = Trim(target.bucket, target.stream, _offset(exchange), exchange.wanted_incarnation())
-    exchange.app.node.group_of(target.bucket).propose(command, on_outcome)
+    trimmed = exchange.expect(Trimmed, await exchange.group.ask(command))
+    headers = exchange.state_headers(trimmed.incarnation, trimmed.tail, trimmed.tail, trimmed.closed)
+    headers.append(("stream-earliest-offset", format_offset(trimmed.earliest)))
+    exchange.reply_empty(204, headers)
 
 
 def _offset(exchange: Exchange) -> int:
-    text = exchange.target.argument
-    if text is None:
-        raise Problem(
-            "method_not_allowed", "name the offset of the snapshot", [("allow", "GET, HEAD, OPTIONS")]
-        )
-    offset = parse_offset(text)
+    offset = parse_offset(exchange.target.argument or "")
     if offset < 0:
         raise Problem("invalid_offset", "the offset here is the digits that the server gave")
     return offset
-
-
-def _describe(exchange: Exchange, again: Handler) -> Description | None:
-    """What the stream is; None if the request was answered, or will be when that is certain."""
-    target = exchange.target
-    group = exchange.app.node.group_of(target.bucket)
-    if not settle(exchange, group, again):
-        return None
-    found = group.describe(target.bucket, target.stream, exchange.wanted_incarnation())
-    if isinstance(found, Refused):
-        exchange.refused(found)
-        return None
-    return found
 
 
 def _headers(exchange: Exchange, found: Description, snapshot: Snapshot) -> HeaderList:

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from ...engine.group import Group
+from ...engine.interface import GroupApi
 from ...engine.later import Later
 from ...model.limits import READ_BYTES_DEFAULT
 from ...model.media_type import JSON, is_text
@@ -28,10 +28,9 @@ from ..syntax.query import ReadQuery, RecordQuery
 from ..syntax.tokens import cursor_at, format_offset
 from ..wire.headers import HeaderList
 from ..wire.request import Outgoing
-from .fetching import fetch
 from .live import Waiting
 from .long_poll import send_nothing
-from .read import RECORD_EXTENSION, bytes_of, record_lines
+from .read import RECORD_EXTENSION, bytes_of, fetch, record_lines
 
 HEARTBEAT = b":\n\n"
 TIMER_SECONDS = 0.005
@@ -46,11 +45,11 @@ logger = logging.getLogger(__name__)
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
-def answer_sse(exchange: Exchange, query: ReadQuery, group: Group, page: Page) -> None:
+def answer_sse(exchange: Exchange, query: ReadQuery, group: GroupApi, page: Page) -> None:
     """A read that goes on as events."""
     if exchange.request.is_gone:
         return
-    exchange.route = STREAM_SSE
+    exchange.label = STREAM_SSE
     if "last-event-id" in exchange.headers and page.closed and page.offset == page.tail:
         send_nothing(exchange, page, query)
         return
@@ -103,28 +102,29 @@ class Events(Protocol):
 
 def subscribe(
     exchange: Exchange,
-    group: Group,
+    group: GroupApi,
     events: Events,
     headers: HeaderList,
     offset: int,
     cursor: str | None,
 ) -> None:
     """Begin the response and follow from the offset on."""
-    fan_out = exchange.app.fan_outs.get(events.key)
+    fan_outs = exchange.services.fan_outs
+    fan_out = fan_outs.get(events.key)
     if fan_out is None:
-        fan_out = exchange.app.fan_outs[events.key] = FanOut(exchange.app.fan_outs, group, events)
-    Subscriber(exchange, group, fan_out, exchange.stream(200, headers), offset, cursor)
+        fan_out = fan_outs[events.key] = FanOut(fan_outs, group, events)
+    Subscriber(exchange, group, fan_out, exchange.reply_stream(200, headers), offset, cursor)
 
 
 class StreamEvents:
     """A stream as events; with `records`, its messages as lines."""
 
     def __init__(
-        self, group: Group, exchange: Exchange, incarnation: str, records: RecordQuery | None
+        self, group: GroupApi, exchange: Exchange, incarnation: str, records: RecordQuery | None
     ) -> None:
         self._group = group
         self._bucket, self._stream = exchange.target.bucket, exchange.target.stream
-        self._bytes_max = min(READ_BYTES_DEFAULT, exchange.app.sse_bytes)
+        self._bytes_max = min(READ_BYTES_DEFAULT, exchange.services.reads.sse_bytes)
         self._records = records
         self._encoded: tuple[tuple[int, int, int, bool, str], Event] | None = None
         self.watched = incarnation
@@ -179,7 +179,7 @@ class StreamEvents:
 class FanOut:
     """The subscribers of one stream or feed."""
 
-    def __init__(self, fan_outs: dict[str, "FanOut"], group: Group, events: Events) -> None:
+    def __init__(self, fan_outs: dict[str, "FanOut"], group: GroupApi, events: Events) -> None:
         self._fan_outs = fan_outs
         self._group = group
         self.events = events
@@ -232,18 +232,17 @@ class Subscriber(Waiting):
     def __init__(
         self,
         exchange: Exchange,
-        group: Group,
+        group: GroupApi,
         fan_out: FanOut,
         outgoing: Outgoing,
         offset: int,
         cursor: str | None,
     ) -> None:
         super().__init__(exchange, group, fan_out.events.watched)
-        app = exchange.app
         self._outgoing = outgoing
         self._cursor = cursor
         self._offset = offset
-        self._ends_at = time.monotonic() + app.sse_cycle_seconds
+        self._ends_at = time.monotonic() + exchange.services.reads.sse_cycle_seconds
         self._fetching: asyncio.Task[None] | None = None
         self._missed = False
         self._held_back: asyncio.TimerHandle | None = None
@@ -271,7 +270,7 @@ class Subscriber(Waiting):
         if not isinstance(found, Later):
             return self._pass_on(found)
         self._missed = False
-        self._fetching = self.exchange.app.spawn(self.exchange, self._fetch(found))
+        self._fetching = self.exchange.spawn(self._fetch(found))
         return False
 
     async def _fetch(self, later: FoundLater) -> None:
@@ -303,7 +302,7 @@ class Subscriber(Waiting):
             return False
         self._offset = event.next_offset
         self._send(event.encoded)
-        if event.is_last or self.exchange.app.stopping:
+        if event.is_last or self.exchange.services.live.stopping:
             self.stop()
         return not event.is_up_to_date
 
@@ -319,17 +318,17 @@ class Subscriber(Waiting):
     def tick(self) -> None:
         """Show that the connection lives, or end it when its time has come."""
         left = self._ends_at - time.monotonic()
-        if left <= TIMER_SECONDS or self.exchange.app.stopping:
+        if left <= TIMER_SECONDS or self.exchange.services.live.stopping:
             self.stop()
             return
-        heartbeat = self.exchange.app.sse_heartbeat_seconds
+        heartbeat = self.exchange.services.reads.sse_heartbeat_seconds
         if self._timer is not None and not self._outgoing.is_full:
             self._send(HEARTBEAT)
         self.wake_in(min(heartbeat, left))
 
     def fail(self, error: Exception) -> None:
         """Something is wrong with us: the client may go on elsewhere, and the others here."""
-        self.exchange.app.failed(self.exchange, error)
+        self.exchange.reply_error(error)
         self.stop()
 
     def end(self) -> None:
@@ -351,7 +350,7 @@ class Subscriber(Waiting):
         self._outgoing.end()
 
     def _send(self, data: bytes) -> None:
-        self.exchange.app.traffic.sse_bytes += len(data)
+        self.exchange.services.stats.sse_bytes += len(data)
         self._outgoing.write(data)
 
 

@@ -1,7 +1,6 @@
 """Which bucket and stream a path names, and which names are allowed."""
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -38,7 +37,10 @@ class Target(NamedTuple):
     argument: str | None = None
 
 
-@lru_cache(maxsize=4096)
+NO_TARGET = Target("", "", False)
+"""What a path names that is neither of a bucket nor of a stream."""
+
+
 def parse_stream_path(path: str) -> Target:
     """The stream that a path names."""
     if path.startswith(FLAT_PREFIX):

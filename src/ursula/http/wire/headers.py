@@ -13,6 +13,9 @@ _names: dict[bytes, str] = {}
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 
 
+_NO_CONTENT = _STATUS_LINES[204]
+
+
 def header_name(raw: bytes) -> str:
     """A header name in lower case. The parser accepts only ASCII in it."""
     name = _names.get(raw)
@@ -63,3 +66,7 @@ class AnswerHeads:
         """The status line, the headers, and how the end of the body is told."""
         lines = f"{_STATUS_LINES[status]}{common}{render(headers)}{self._date}{framing}\r\n"
         return lines.encode("latin-1")
+
+    def no_content(self, lines: str, parting: str) -> bytes:
+        """The whole of an answer without a body."""
+        return f"{_NO_CONTENT}{lines}{self._date}{parting}\r\n".encode("latin-1")

@@ -165,6 +165,12 @@ class Request:
         connection.write(head + body if body else head)
         connection.finished(self)
 
+    def send_no_content(self, lines: str) -> None:
+        """Answer 204 with header lines that are encoded already."""
+        connection = self._connection
+        connection.write(connection.heads.no_content(lines, self._parting()))
+        connection.finished(self)
+
     def send_file(
         self, status: int, common: str, headers: HeaderList, file: int, start: int, end: int
     ) -> None:

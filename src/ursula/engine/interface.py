@@ -1,0 +1,206 @@
+"""What the HTTP layer may ask of the engine, and nothing else.
+
+Commands go in; outcomes, pages and numbers come out. None of these values refers to the state of a group, so
+that a group could answer from another process or another node.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..cold.blobs import Blobs, BlobWriter
+from ..model.commands import AnyCommand, Append, IngestBegin
+from ..model.outcomes import (
+    AnyOutcome,
+    BucketDescription,
+    Description,
+    FeedPage,
+    Listing,
+    Page,
+    RecordPage,
+    Refused,
+)
+from .cold_status import CacheStatus, ColdStatus, UpkeepStatus
+from .failures import Failure
+from .gathering import Done
+from .later import Later
+from .planning import Plan
+from .status import GroupStatus
+from .survey import Held, Survey
+from .watchers import Watchers
+
+
+class GroupApi(Protocol):
+    """The streams of some buckets: written by commands, read from the applied state."""
+
+    number: int
+    watchers: Watchers
+
+    # Writing
+
+    def propose(self, command: AnyCommand, done: Done, size: int = 0, unsplit: str | None = None) -> None:
+        """Have a command decided; `done` gets its outcome."""
+
+    async def ask(
+        self, command: AnyCommand, size: int | None = None, unsplit: str | None = None
+    ) -> AnyOutcome | Failure:
+        """The same, for callers that can wait."""
+
+    def append_fast(self, command: Append, done: Done, size: int) -> bool:
+        """Have a plain append decided, if nothing unusual is about it; otherwise nothing is done."""
+
+    # When the applied state may be answered from
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the applied state holds everything acknowledged anywhere, as far as is known here."""
+
+    async def current(self) -> None:
+        """Wait until everything that is acknowledged now is applied."""
+
+    def is_overdue(self, bucket: str, name: str) -> bool:
+        """Whether the stream's deadline has passed and its end is not applied yet."""
+
+    async def end_overdue(self, bucket: str, name: str) -> AnyOutcome | Failure:
+        """End a stream whose deadline has passed."""
+
+    # Reading
+
+    def read(
+        self,
+        bucket: str,
+        name: str,
+        offset: int,
+        bytes_max: int,
+        whole: bool = False,
+        incarnation: str | None = None,
+    ) -> Page | Refused | Later[Page]:
+        """A stretch of a stream."""
+
+    def read_records(
+        self,
+        bucket: str,
+        name: str,
+        record: int | None,
+        tail_records: int | None,
+        records_max: int,
+        bytes_max: int,
+        incarnation: str | None = None,
+        offset: int | None = None,
+    ) -> RecordPage | Refused | Later[RecordPage]:
+        """Messages of a JSON stream by their ordinals."""
+
+    def read_feed(
+        self, bucket: str, after: int | None, until: int | None, bytes_max: int
+    ) -> FeedPage | Refused | Later[FeedPage]:
+        """What happened in a bucket after a position."""
+
+    def note_read(self, bucket: str, name: str) -> None:
+        """A read renews a sliding window."""
+
+    def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
+        """What a stream is."""
+
+    def describe_bucket(self, bucket: str) -> BucketDescription | Refused:
+        """What a bucket is."""
+
+    def list_streams(self, bucket: str, prefix: str, after: str, count: int) -> Listing | Refused:
+        """A page of a bucket's streams."""
+
+    def plan(self, bucket: str, after: int | None) -> Plan | Refused:
+        """Where the history of a bucket lies after a position."""
+
+
+class NodeApi(Protocol):
+    """All groups, and what they share."""
+
+    cluster: str
+    generation: int
+    feed_incarnation: str
+    group_count: int
+    recovered: bool
+    blobs: Blobs
+
+    def group_of(self, bucket: str) -> GroupApi:
+        """The group that owns a bucket."""
+
+    def list_buckets(self, after: str, count: int) -> list[BucketDescription]:
+        """The next buckets by name."""
+
+    def rewound_to(self, group: int, position: int) -> int | None:
+        """Where the log went back to, if a restore went back behind this position."""
+
+    def forget_blob(self, key: str) -> None:
+        """Remove a blob that was stored in vain."""
+
+    # Bulk reads and writes
+
+    @property
+    def store_root(self) -> str:
+        """Where the objects of the store are, for readers that fetch them themselves."""
+
+    async def stage(self, bucket: str, writer: BlobWriter) -> str:
+        """Keep a file of rows for a bulk write; the key of the object."""
+
+    async def ingest(self, command: IngestBegin, patience_seconds: float) -> AnyOutcome | Failure:
+        """Begin a bulk write, or go on with it; how far it came within so many seconds."""
+
+    async def replace_segments(self, group: int, old: Sequence[str], new: str) -> AnyOutcome | Failure:
+        """Let one segment take the place of neighbours whose rows it has."""
+
+    # What an operator asks for
+
+    async def flush(self) -> list[int]:
+        """Move everything that is there now to the store; the position of each group."""
+
+    def request_base(self) -> None:
+        """Have the next flush write the whole state, and have it soon."""
+
+    async def purge_log(self) -> list[int]:
+        """Drop the log entries that the newest manifest stands for; where each log begins now."""
+
+    # What an operator sees
+
+    @property
+    def progress(self) -> float:
+        """How much of all logs has been replayed, from 0 to 1."""
+
+    @property
+    def busy_with(self) -> str:
+        """What keeps a node that has not recovered."""
+
+    @property
+    def recovery_seconds(self) -> float:
+        """How long the start took, or has taken so far."""
+
+    @property
+    def log_problem(self) -> str | None:
+        """Why a log does not take entries."""
+
+    @property
+    def hot_bytes_max(self) -> int:
+        """How many bytes may wait for the store."""
+
+    @property
+    def flush_interval_seconds(self) -> float:
+        """How long something may wait to be flushed."""
+
+    def now(self) -> int:
+        """The time as this node sees it, in microseconds since 1970."""
+
+    def statuses(self) -> list[GroupStatus]:
+        """The state of every group; none are there before their logs are open."""
+
+    def cold_statuses(self) -> list[ColdStatus]:
+        """What every group has in the store."""
+
+    def cache_statuses(self) -> dict[str, CacheStatus]:
+        """What is cached of the store, by kind."""
+
+    def upkeep_status(self) -> UpkeepStatus:
+        """What was fetched from the store, merged and collected since the start."""
+
+    async def held(self) -> Held:
+        """All bytes in memory, and how many streams are parked."""
+
+    async def survey(self) -> Survey:
+        """Which streams the bytes in memory belong to."""

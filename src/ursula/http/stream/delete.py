@@ -1,0 +1,13 @@
+"""DELETE on a stream."""
+
+from ...model.commands import Delete
+from ...model.outcomes import Ended
+from ..exchange import Exchange
+
+
+async def delete_stream(exchange: Exchange) -> None:
+    """End the stream; while forks need it, only from sight."""
+    target = exchange.target
+    command = Delete(target.bucket, target.stream, exchange.wanted_incarnation())
+    ended = exchange.expect(Ended, await exchange.group.ask(command))
+    exchange.reply_empty(204, [("stream-incarnation", exchange.incarnation(ended.incarnation))])

@@ -1,0 +1,98 @@
+"""The fast append, HTTP's part: from a parsed request to the next batch in one step, and back in one write.
+
+Most requests are appends of one small body with no header of ours but the content type. This way skips what
+they do not need: an `Exchange` and its list of headers, the dictionary of our headers, conditions, and the
+decision ahead of the log. It decides nothing by itself. Whatever is unusual (a header that means something,
+an encoded body, a strange content type, invalid JSON, no room, a stream that is not plainly open) makes it
+return False without a trace, and the request takes `append` from its beginning; an outcome that is not
+`Appended` is answered by an `Exchange` like any other.
+
+`tests/http/test_fast_append.py` sends the same requests both ways and compares the answers, header by
+header; `tests/http/test_append.py` and the conformance suite go through here wherever a request is plain.
+The other parts are `engine/fast_append.py` and `model/fast_append.py`.
+"""
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from ...engine.failures import Failure
+from ...model.commands import Append, PlainAppend
+from ...model.json_messages import split
+from ...model.media_type import JSON, media_type_of
+from ...model.outcomes import AnyOutcome, Appended
+from ..exchange import Exchange
+from ..observe.request_stats import STREAM
+from ..syntax.headers import OURS
+from ..syntax.names import Target
+from ..wire.headers import render
+from ..wire.request import Request
+from .append import answer_append, record_headers
+
+if TYPE_CHECKING:
+    from ..services import Services
+
+_UNUSUAL = (OURS - {"content-type"}) | {"content-encoding", "transfer-encoding"}
+"""Headers without which an append is a plain one."""
+
+
+def append_fast(services: "Services", request: Request, target: Target) -> bool:
+    """Append a small body to a stream; False, and nothing is done, if that needs a closer look."""
+    headers, bodies, body = request.headers, services.bodies, request.whole_body
+    if not body or not _UNUSUAL.isdisjoint(headers):
+        return False
+    try:
+        (content_type,) = headers["content-type"]
+        media_type = media_type_of(content_type)
+        messages = (body,) if media_type != JSON else split(body)
+    except Exception:  # `append` finds it too, and knows what to say
+        return False
+    size, bucket = len(body), target.bucket
+    if not media_type or not messages or not bodies.has_room(size):
+        return False
+    kind = PlainAppend if media_type != JSON else Append
+    reply = _Reply(services, request, target, size)
+    command = kind(bucket, target.stream, messages, media_type)
+    if not services.node.group_of(bucket).append_fast(command, reply.send, size):
+        return False
+    bodies.held_bytes += size
+    return True
+
+
+class _Reply:
+    """Who waits for the outcome."""
+
+    __slots__ = ("_began_at", "_request", "_services", "_size", "_target")
+
+    def __init__(self, services: "Services", request: Request, target: Target, size: int) -> None:
+        self._began_at = perf_counter()
+        self._services = services
+        self._request = request
+        self._target = target
+        self._size = size
+
+    def send(self, outcome: AnyOutcome | Failure) -> None:
+        """Answer the request."""
+        services, request = self._services, self._request
+        services.bodies.held_bytes -= self._size
+        if type(outcome) is not Appended or outcome.closed or outcome.epoch is not None:
+            self._send_slowly(outcome)
+            return
+        name, tail = f"{services.generation}-{outcome.incarnation}", outcome.tail
+        records = "" if outcome.record_next is None else _record_lines(outcome)
+        cors = services.cors.open or services.cors.lines(request.headers.first("origin"))
+        request.send_no_content(
+            f"{cors}stream-next-offset: {outcome.next_offset:020d}\r\n"
+            f'etag: "{name}:{tail}:{tail}"\r\nstream-incarnation: {name}\r\n{records}'
+        )
+        services.stats.note(STREAM, "POST", 204, perf_counter() - self._began_at)
+
+    def _send_slowly(self, outcome: AnyOutcome | Failure) -> None:
+        """Answer what was not expected when the append was queued: the stream was closed since, say."""
+        cors = self._services.cors.lines(self._request.headers.first("origin"))
+        exchange = Exchange(self._services, self._request, STREAM, self._target, cors)
+        exchange.began_at = self._began_at
+        exchange.guard(answer_append, exchange, outcome, True)
+
+
+def _record_lines(outcome: Appended) -> str:
+    return render(record_headers(outcome))
