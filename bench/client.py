@@ -25,6 +25,7 @@ READ_BYTES = 1 << 20
 PAUSE_SECONDS = 0.5
 
 OCTETS = {"Content-Type": "application/octet-stream"}
+TEXT = {"Content-Type": "text/plain"}
 
 _STATUS = re.compile(rb"HTTP/1\.1 (\d\d\d)")
 
@@ -57,9 +58,12 @@ def send_all(
         raise Failed(str(group.exceptions[0])) from None
 
 
-def create_streams(server: Server, count: int, prefix: str = "s") -> None:
+def create_streams(
+    server: Server, count: int, prefix: str = "s", headers: Mapping[str, str] | None = None
+) -> None:
     """Streams of bytes, named by prefix and number."""
-    requests = [Request("PUT", server.path(f"{prefix}{number}"), b"", OCTETS) for number in range(count)]
+    typed = OCTETS if headers is None else headers
+    requests = [Request("PUT", server.path(f"{prefix}{number}"), b"", typed) for number in range(count)]
     for _ in range(server.kind.tries - 1):
         with suppress(Failed):
             send_all(server, requests)

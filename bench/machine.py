@@ -38,6 +38,7 @@ def versions() -> dict[str, str]:
         "@durable-streams/server": _package_version(reference),
         "Node.js": _output("node", "--version").removeprefix("v"),
         "Rust Ursula": _version(rust.find_server()),
+        "durable-streams (Electric)": _version_of_electric(),
         "ursula-bench": _version(rust.find_load()),
         "wrk": _output("dpkg-query", "-W", "-f", "${Version}", "wrk"),
     }
@@ -65,6 +66,12 @@ def _distribution(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def _version_of_electric() -> str:
+    """It does not tell its version: cargo does."""
+    listed = _output("cargo", "install", "--list").splitlines()
+    return next((line.split()[1].strip("v:") for line in listed if line.startswith("durable-streams v")), "")
 
 
 def _version(program: str | None) -> str:

@@ -24,6 +24,9 @@ SCRATCH = HERE / "results" / "tmp"
 START_SECONDS = 60.0
 POLL_SECONDS = 0.002
 
+ELECTRIC_PROGRAM = "durable-streams-server"
+BEFORE_VARIABLE = "URSULA_BENCH_BEFORE"
+
 _OURS_READY = "/readyz/local"
 
 
@@ -102,7 +105,7 @@ def started(kind: Kind, folder: Path | None = None, start_seconds: float = START
 
 def _environment(kind: Kind) -> dict[str, str]:
     """Ours, without settings that would make a server another one, and with those that shall."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("URSULA_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("URSULA_", "PYTHON"))}
     given = {f"URSULA_{name.upper().replace('.', '__')}": value for name, value in kind.settings.items()}
     return kept | given
 
@@ -167,6 +170,25 @@ def _rust(port: int, folder: Path) -> Sequence[str]:
     return (str(rust.find_server()), "server", "--config", str(file))
 
 
+def _electric(port: int, folder: Path) -> Sequence[str]:
+    return (str(shutil.which(ELECTRIC_PROGRAM)), "--port", str(port), "--data-dir", str(folder))
+
+
+def _before(port: int, folder: Path) -> Sequence[str]:
+    listen = ("--listen", f"127.0.0.1:{port}", "--data-dir", str(folder))
+    return (os.environ[BEFORE_VARIABLE], "-m", "ursula", "serve", "--config", os.devnull, *listen)
+
+
+def _electric_missing() -> str | None:
+    return None if shutil.which(ELECTRIC_PROGRAM) else f"the program `{ELECTRIC_PROGRAM}` is not on the PATH"
+
+
+def _before_missing() -> str | None:
+    if BEFORE_VARIABLE in os.environ:
+        return None
+    return f"{BEFORE_VARIABLE} does not name the Python of an earlier version's environment"
+
+
 def _node_missing() -> str | None:
     if shutil.which("node") is None:
         return "Node.js is not installed"
@@ -197,4 +219,7 @@ RUST = Kind(
     missing=_rust_missing,
     tries=3,
 )
-KINDS = (OURS, REFERENCE_FILE, REFERENCE_MEMORY, RUST, BARE)
+ELECTRIC = Kind("electric", "Electric (Rust)", _electric, missing=_electric_missing)
+BEFORE = Kind("before", "ours before", _before, ready=_OURS_READY, missing=_before_missing)
+"""An earlier version of ours, to be compared with in the same run."""
+KINDS = (OURS, REFERENCE_FILE, REFERENCE_MEMORY, RUST, ELECTRIC, BEFORE, BARE)

@@ -4,7 +4,7 @@ from ..client import create_streams
 from ..load import append_load, multi_stream
 from ..results import Row
 from ..rounds import WARM_UP_SECONDS, Plan
-from ..servers import OURS, RUST, Kind, started
+from ..servers import BEFORE, ELECTRIC, OURS, RUST, Kind, started
 
 STREAMS = 100
 WARM_UP_CONNECTIONS = 64
@@ -30,8 +30,9 @@ def measure(plan: Plan) -> list[Row]:
             p99.add(kind.name, result.latency_ms.p99_ms)
             failed.add(kind.name, result.counts.backpressure + result.counts.other_err)
 
-    plan.interleave(row, (OURS, RUST), once)
-    row.at_least(speed, 1, RUST.name, RUST.label)
+    plan.interleave(row, (OURS, RUST, ELECTRIC, BEFORE), once)
+    row.at_least(speed, 1.3, RUST.name, RUST.label)
+    row.report(speed, ELECTRIC.name, ELECTRIC.label)
     row.at_most(p99, 1, RUST.name, RUST.label)
     row.never(failed)
     return [row]

@@ -8,7 +8,7 @@ from ..client import append_in_order, read_speed, read_whole
 from ..failure import Failed
 from ..results import Row
 from ..rounds import Plan
-from ..servers import OURS, REFERENCE_MEMORY, Kind, started
+from ..servers import ELECTRIC, OURS, REFERENCE_MEMORY, Kind, started
 
 STREAM_BYTES = 64 << 20
 MESSAGE_BYTES = 16 << 10
@@ -38,6 +38,7 @@ def measure(plan: Plan) -> list[Row]:
             requests.add(kind.name, whole.requests)
             connection.close()
 
-    plan.interleave(row, (OURS, REFERENCE_MEMORY), once)
+    plan.interleave(row, (OURS, REFERENCE_MEMORY, ELECTRIC), once)
     row.at_least(speed, 1.5, REFERENCE_MEMORY.name, REFERENCE_MEMORY.label)
+    row.report(speed, ELECTRIC.name, ELECTRIC.label)
     return [row]

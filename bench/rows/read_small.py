@@ -4,7 +4,7 @@ from ..client import append_in_order
 from ..load import wrk
 from ..results import Row
 from ..rounds import WARM_UP_SECONDS, Plan
-from ..servers import OURS, REFERENCE_MEMORY, Kind, started
+from ..servers import BEFORE, ELECTRIC, OURS, REFERENCE_MEMORY, Kind, started
 
 CONNECTIONS = 64
 MESSAGES = [b"x" * 256] * 4
@@ -29,7 +29,8 @@ def measure(plan: Plan) -> list[Row]:
             cpu.add(kind.name, used * 1e6 / max(1, result.requests))
             failed.add(kind.name, result.failed)
 
-    plan.interleave(row, (OURS, REFERENCE_MEMORY), once)
+    plan.interleave(row, (OURS, REFERENCE_MEMORY, ELECTRIC, BEFORE), once)
+    row.at_least(speed, 0.9, ELECTRIC.name, ELECTRIC.label)
     row.at_least(speed, 1.2, REFERENCE_MEMORY.name, REFERENCE_MEMORY.label)
     row.never(failed)
     return [row]

@@ -37,11 +37,18 @@ class Answer(NamedTuple):
         return str(document["error"]["code"])
 
 
+class Place(NamedTuple):
+    """Where something listens."""
+
+    host: str
+    port: int
+
+
 class Raw:
     """One connection."""
 
     def __init__(
-        self, server: Server, timeout: float = TIMEOUT_SECONDS, buffer_bytes: int | None = None
+        self, server: Server | Place, timeout: float = TIMEOUT_SECONDS, buffer_bytes: int | None = None
     ) -> None:
         """`buffer_bytes`: how much the system takes for us before we read it."""
         self._socket = socket.socket(socket.AF_INET6 if ":" in server.host else socket.AF_INET)

@@ -62,7 +62,7 @@ async def _serve(settings: Settings) -> int:
         check_row=partial(check_row, settings.limits.append_bytes),
     )
     wire = WireServer(listener, connections_max, settings.limits.unread_bytes, settings.http.keep_alive)
-    app = App(_services(settings, node, wire, str(advertise)))
+    app = App(services_of(settings, node, wire, str(advertise)))
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -96,7 +96,7 @@ async def _serve(settings: Settings) -> int:
     return 1
 
 
-def _services(settings: Settings, node: Node, wire: WireServer, advertise: str) -> Services:
+def services_of(settings: Settings, node: Node, wire: WireServer, advertise: str) -> Services:
     """What handlers may use."""
     limits, http = settings.limits, settings.http
     return Services(

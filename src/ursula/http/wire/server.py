@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import ssl
 import time
 from collections.abc import Callable
 
@@ -49,14 +50,18 @@ class WireServer:
         self._looks_soon = False
         self._empty = asyncio.Event()
 
-    async def serve(self, handle: Callable[[Request], None], common: str) -> None:
+    async def serve(
+        self, handle: Callable[[Request], None], common: str, tls: ssl.SSLContext | None = None
+    ) -> None:
         """Accept connections until cancelled, or until something fails, and have their requests handled.
 
         `common` is the header lines of answers that are given here, to what is not a request.
         """
         self.handle, self.common = handle, common
         loop = asyncio.get_running_loop()
-        accepting = await loop.create_server(lambda: Connection(self), sock=self._listener, backlog=BACKLOG)
+        accepting = await loop.create_server(
+            lambda: Connection(self), sock=self._listener, backlog=BACKLOG, ssl=tls
+        )
         try:
             while True:
                 await asyncio.sleep(LOOK_SECONDS)
