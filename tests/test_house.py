@@ -21,6 +21,18 @@ MODEL_VALUES = {
 }
 """What http may know of the model: values that could cross to another process, and constants."""
 
+ENGINE_VALUES = {
+    "ursula.engine.cold_status",
+    "ursula.engine.failures",
+    "ursula.engine.interface",
+    "ursula.engine.later",
+    "ursula.engine.planning",
+    "ursula.engine.status",
+    "ursula.engine.survey",
+    "ursula.engine.watchers",
+}
+"""What http may know of the engine: an interface that a group on another node could have, and its values."""
+
 ALLOWED = {
     "model": {"ursula.model"},
     "log": {"ursula.log", "ursula.crc", "ursula.tally"},
@@ -36,7 +48,7 @@ ALLOWED = {
     },
     "http": {
         "ursula.http",
-        "ursula.engine",
+        *ENGINE_VALUES,
         "ursula.cold.blobs",
         "ursula.cold.schema",
         "ursula.cold.staging",
@@ -81,7 +93,7 @@ EXCEPTIONS = {
     # The one place that chooses a log, and hands the settings of the store to who needs them:
     "engine/node.py": {"ursula.log.file", "ursula.log.memory", "ursula.config"},
     "cold/opening.py": {"ursula.config"},  # the one place that chooses a store
-    "http/server.py": {"ursula.cold.opening"},  # the place where a server is put together
+    "http/server.py": {"ursula.cold.opening", "ursula.engine"},  # the place where a server is put together
     "spark/shipping.py": {"ursula"},  # its version
     # Commands that work on a store, without a server:
     "terminal/stores.py": {"ursula.cold", "ursula.config", "ursula.engine"},
@@ -143,6 +155,12 @@ def test_a_room_imports_only_what_its_row_in_the_table_allows(room: str) -> None
         and not found.is_in(ALLOWED[room] | EXCEPTIONS.get(path.relative_to(SOURCE).as_posix(), set()))
     ]
     assert wrong == []
+
+
+def test_the_wire_knows_no_streams() -> None:
+    allowed = {"ursula.http.wire", "ursula.http.errors", "ursula.malloc"}
+    found = [one for path in files_of("http/wire") for one in imports_of(path) if is_ours(one)]
+    assert [f"{one.where} imports {one.module}" for one in found if not one.is_in(allowed)] == []
 
 
 def test_every_room_has_a_row_in_the_table() -> None:
