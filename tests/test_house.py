@@ -10,13 +10,13 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "ursula"
 
 MODEL_VALUES = {
-    "ursula.model.attributes",
+    "ursula.model.text.attributes",
     "ursula.model.commands",
     "ursula.model.contents",
-    "ursula.model.entry",
-    "ursula.model.json_messages",
+    "ursula.model.codec.entry",
+    "ursula.model.text.json_messages",
     "ursula.model.limits",
-    "ursula.model.media_type",
+    "ursula.model.text.media_type",
     "ursula.model.outcomes",
 }
 """What http may know of the model: values that could cross to another process, and constants."""
@@ -25,11 +25,11 @@ ENGINE_VALUES = {
     "ursula.engine.cold_status",
     "ursula.engine.failures",
     "ursula.engine.interface",
-    "ursula.engine.later",
-    "ursula.engine.planning",
+    "ursula.engine.reads.deferred",
+    "ursula.engine.reads.bucket_plan",
     "ursula.engine.status",
-    "ursula.engine.survey",
-    "ursula.engine.watchers",
+    "ursula.engine.hot_bytes",
+    "ursula.engine.group.watchers",
 }
 """What http may know of the engine: an interface that a group on another node could have, and its values."""
 
@@ -50,9 +50,9 @@ ALLOWED = {
         "ursula.http",
         *ENGINE_VALUES,
         "ursula.cold.blobs",
-        "ursula.cold.schema",
+        "ursula.cold.segment.schema",
         "ursula.cold.staging",
-        "ursula.cold.store",
+        "ursula.cold.objects.store",
         "ursula.config",
         "ursula.log.seam",
         "ursula.logs",
@@ -63,13 +63,12 @@ ALLOWED = {
     "client": {"ursula.client"},
     "spark": {
         "ursula.spark",
-        "ursula.cold.checksum",
-        "ursula.cold.durable",
-        "ursula.cold.inspecting",
-        "ursula.cold.lineage",
-        "ursula.cold.schema",
+        "ursula.cold.objects.checksum",
+        "ursula.cold.objects.fsync",
+        "ursula.cold.state.generation_history",
+        "ursula.cold.segment.schema",
         "ursula.cold.segment",
-        "ursula.cold.ulid",
+        "ursula.cold.objects.ulid",
     },
     "pipeline": {
         "ursula.pipeline",
@@ -92,13 +91,13 @@ ALLOWED = {
 EXCEPTIONS = {
     # The one place that chooses a log, and hands the settings of the store to who needs them:
     "engine/node.py": {"ursula.log.file", "ursula.log.memory", "ursula.config"},
-    "cold/opening.py": {"ursula.config"},  # the one place that chooses a store
-    "http/server.py": {"ursula.cold.opening", "ursula.engine"},  # the place where a server is put together
+    "cold/objects/open.py": {"ursula.config"},  # the one place that chooses a store
+    "http/server.py": {"ursula.cold.objects.open", "ursula.engine"},  # puts a server together
     "spark/shipping.py": {"ursula"},  # its version
     # Commands that work on a store, without a server:
     "terminal/stores.py": {"ursula.cold", "ursula.config", "ursula.engine"},
     "terminal/restoring.py": {"ursula.cold", "ursula.config", "ursula.engine"},
-    "terminal/pipeline.py": {"ursula.pipeline", "ursula.spark", "ursula.cold.store", "ursula.engine"},
+    "terminal/pipeline.py": {"ursula.pipeline", "ursula.spark", "ursula.cold.objects.store", "ursula.engine"},
     "terminal/inspecting.py": {"ursula.cold", "ursula.engine", "ursula.model.commands"},
 }
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
 
-from ursula.engine.folder import DataFolder
+from ursula.engine.data_folder import DataFolder
 from ursula.log.disk import RealDisk
 from ursula.log.file import FileLog
+from ursula.model.codec.entry import encode
 from ursula.model.commands import AnyCommand, Append, Create
-from ursula.model.entry import encode
 
 from ..cold import NEVER_FLUSHED
 from ..failure import Failed

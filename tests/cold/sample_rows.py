@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ursula.cold.schema import SEGMENT_SCHEMA
+from ursula.cold.segment.schema import SEGMENT_SCHEMA
 
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -11,11 +11,11 @@ import pytest
 from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 
 from ursula.cold.blobs import Blobs, made_at
-from ursula.cold.checksum import digest_of
-from ursula.cold.fs import FsStore
-from ursula.cold.s3 import Credentials, S3Store
-from ursula.cold.store import ObjectDamaged, ObjectMissing, StoreUnavailable
-from ursula.cold.ulid import new_ulid
+from ursula.cold.objects.checksum import digest_of
+from ursula.cold.objects.fs import FsStore
+from ursula.cold.objects.s3 import Credentials, S3Store
+from ursula.cold.objects.store import ObjectDamaged, ObjectMissing, StoreUnavailable
+from ursula.cold.objects.ulid import new_ulid
 
 P = ParamSpec("P")
 

@@ -12,7 +12,7 @@ from tests.http.test_bootstrap import parts_of
 from tests.http.wire import BINARY, JSON, make, offset, post, refused
 from tests.server import Server
 
-from ursula.cold.ulid import new_ulid
+from ursula.cold.objects.ulid import new_ulid
 
 STATE = bytes(range(256)) * 20_000
 BODY = bytes(range(255)) * 10_000

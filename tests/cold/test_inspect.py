@@ -15,9 +15,9 @@ from tests.http.wire import TEXT, post
 from tests.server import Server
 from typer.testing import Result
 
-from ursula.cold.checksum import digest_of
-from ursula.cold.inspecting import examine
-from ursula.cold.manifest import Generation, encode
+from ursula.cold.objects.checksum import digest_of
+from ursula.cold.segment.report import examine
+from ursula.cold.state.manifest import Generation, encode
 
 
 @pytest.fixture(scope="module")

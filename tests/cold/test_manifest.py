@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ursula.cold import manifest as manifests
-from ursula.cold.fs import FsStore
-from ursula.cold.manifest import (
+from ursula.cold.objects.fs import FsStore
+from ursula.cold.objects.store import ObjectDamaged
+from ursula.cold.state import manifest as manifests
+from ursula.cold.state.manifest import (
     FoundManifest,
     Generation,
     LiveList,
@@ -21,7 +22,6 @@ from ursula.cold.manifest import (
     SegmentFacts,
     StateFacts,
 )
-from ursula.cold.store import ObjectDamaged
 
 FIRST, LAST = (2 << 40) + 10, (2 << 40) + 783
 SEGMENT = manifests.segment_key(0, FIRST, LAST)

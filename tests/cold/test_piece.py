@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cold.sample_rows import Row, mixed_rows, one_stream, row, table_of
 
-from ursula.cold.piece import Piece, Pieces, rows_in_order
-from ursula.cold.segment import Footer, decode_row_group, encode_segment
-from ursula.model.messages import Messages
+from ursula.cold.segment.segment import Footer, decode_row_group, encode_segment
+from ursula.cold.segment.stream_slice import Piece, Pieces, rows_in_order
+from ursula.model.stream.messages import Messages
 
 START = 1000
 appends = st.lists(
@@ -191,7 +191,7 @@ def test_rows_of_one_command_come_back_in_the_order_in_which_it_told_them() -> N
 def test_the_format_needs_nothing_but_pyarrow() -> None:
     code = """
 import sys
-import ursula.cold.segment, ursula.cold.piece
+import ursula.cold.segment.segment, ursula.cold.segment.stream_slice
 ours = {name for name in sys.modules if name.startswith("ursula")}
 format = {"ursula.cold" + end for end in ("", ".schema", ".segment", ".piece")}
 assert ours == {"ursula", "ursula.crc", *format}, ours

@@ -12,10 +12,10 @@ import pytest
 from tests.cold.sample_rows import mixed_rows, one_stream, table_of
 
 from ursula.cold.cache import Cache
-from ursula.cold.fs import FsStore
-from ursula.cold.reader import SegmentRef, Segments
-from ursula.cold.segment import encode_segment
-from ursula.cold.store import ObjectDamaged, ObjectMissing, Store
+from ursula.cold.objects.fs import FsStore
+from ursula.cold.objects.store import ObjectDamaged, ObjectMissing, Store
+from ursula.cold.segment.reader import SegmentRef, Segments
+from ursula.cold.segment.segment import encode_segment
 
 KEY = "segments/g0/0-9-01J.parquet"
 NAME = ("b", "s", "1-1-0")

@@ -24,7 +24,7 @@ from tests.server import STOP_SECONDS_MAX, Server, ServerExited
 from typer.testing import CliRunner, Result
 
 from ursula.cli import app
-from ursula.cold.manifest import encode
+from ursula.cold.state.manifest import encode
 from ursula.engine.heartbeat import Heartbeat
 
 FORGETFUL = {"cold.flush_size": "16KiB", "cold.cache_bytes": "0"}

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cold.sample_rows import Row, mixed_rows, one_stream, page_view, payloads, row, table_of
 
-from ursula.cold.schema import SEGMENT_SCHEMA
-from ursula.cold.segment import (
+from ursula.cold.segment.schema import SEGMENT_SCHEMA
+from ursula.cold.segment.segment import (
     EncodedSegment,
     Footer,
     SegmentWriter,

@@ -15,10 +15,10 @@ import pytest
 from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 
 from ursula import config
-from ursula.cold.fs import FsStore
-from ursula.cold.opening import open_at, open_store
-from ursula.cold.s3 import Credentials, S3Store
-from ursula.cold.store import PART_BYTES, ObjectDamaged, ObjectMissing, Store, StoreUnavailable
+from ursula.cold.objects.fs import FsStore
+from ursula.cold.objects.open import open_at, open_store
+from ursula.cold.objects.s3 import Credentials, S3Store
+from ursula.cold.objects.store import PART_BYTES, ObjectDamaged, ObjectMissing, Store, StoreUnavailable
 
 Run = Callable[[Callable[[Store], Coroutine[Any, Any, None]]], None]
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-from ursula.cold.segment import ROW_GROUP_BYTES, Span
-from ursula.cold.store import PART_BYTES
-from ursula.cold.stretches import RESTS_MAX, Stretches, up_to_border
+from ursula.cold.objects.store import PART_BYTES
+from ursula.cold.segment.range_fetch import RESTS_MAX, Stretches, up_to_border
+from ursula.cold.segment.segment import ROW_GROUP_BYTES, Span
 
 DATA = os.urandom(1 << 20) * 40 + b"the end"
 KEY = "segments/g0/0-9-01J.parquet"

@@ -15,10 +15,10 @@ from tests.docs.pages import DOCS, codes, rows
 from tests.docs.test_examples import pattern
 from tests.server import Server
 
-from ursula.engine.folder import FORMAT
+from ursula.engine.data_folder import FORMAT
 from ursula.http.errors import STATUS
 from ursula.log.record import FORMAT_VERSION
-from ursula.model.entry import ENTRY_VERSION
+from ursula.model.codec.entry import ENTRY_VERSION
 
 PAGE = DOCS / "troubleshooting.md"
 SAID = [code for row in rows(PAGE, "## The server does not start") for code in codes(row[0])]

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ursula.cold.fs import FsStore
-from ursula.cold.store import Store, StoreUnavailable
+from ursula.cold.objects.fs import FsStore
+from ursula.cold.objects.store import Store, StoreUnavailable
 from ursula.config import Cold
-from ursula.engine.folder import DataFolder
-from ursula.engine.group import Group
-from ursula.engine.later import Later
+from ursula.engine.data_folder import DataFolder
+from ursula.engine.group.group import Group
 from ursula.engine.node import Node
+from ursula.engine.reads.deferred import Later
 from ursula.model.commands import (
     AnyCommand,
     Append,

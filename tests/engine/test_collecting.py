@@ -9,12 +9,13 @@ import pytest
 from tests.engine.driving import run
 from tests.engine.tidying import DAY, Tidied, tidied
 
-from ursula.cold import manifest as manifests
-from ursula.cold.ulid import new_ulid
-from ursula.engine import collecting, neighbours
+from ursula.cold.objects.ulid import new_ulid
+from ursula.cold.state import manifest as manifests
 from ursula.engine.clock import system_clock
 from ursula.engine.failures import Failure, Superseded
-from ursula.engine.restoring import Moment, choose, plan_restore
+from ursula.engine.offline.restore import Moment, choose, plan_restore
+from ursula.engine.upkeep import garbage as collecting
+from ursula.engine.upkeep import merge_policy as neighbours
 from ursula.model.commands import AnyCommand, ForkPoint
 from ursula.model.outcomes import AnyOutcome, Refused, Undeleted
 

@@ -19,8 +19,8 @@ from tests.engine.driving import (
     until,
 )
 
-from ursula.engine import expiry
-from ursula.engine.group import Group
+from ursula.engine.group import expiry
+from ursula.engine.group.group import Group
 from ursula.log.seam import AppendRetryable
 from ursula.model.commands import AnyCommand, Append, Create, Delete, DeleteBucket, Expire, Renew
 from ursula.model.outcomes import Appended, BucketDeleted, Created, Ended, Refused

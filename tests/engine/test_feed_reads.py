@@ -9,7 +9,7 @@ import pytest
 from tests.engine.driving import run
 from tests.engine.nodes import done, got, node_on
 
-from ursula.cold.spool import Spool
+from ursula.cold.feed_spool import Spool
 from ursula.config import Cold
 from ursula.model.commands import Append, Create
 from ursula.model.outcomes import FeedPage

@@ -10,12 +10,12 @@ import pytest
 from tests.engine.driving import run
 from tests.engine.nodes import FaultyStore, begin, done, is_repeat, node_on, picture, write
 
-from ursula.cold.store import StoreUnavailable
+from ursula.cold.objects.store import StoreUnavailable
 from ursula.engine.failures import Failure
 from ursula.engine.node import Node
 from ursula.model.commands import AnyCommand, Append, Create
 from ursula.model.outcomes import AnyOutcome, Appended, Created
-from ursula.model.rows import decode_stream
+from ursula.model.stream.row import decode_stream
 
 STEPS = ["list generations", "get generations", "segment", "state", "manifest", "live list"]
 """Every call of the store in one flush, in order."""

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from ursula.engine import slices
-from ursula.engine.flush_pace import RESTS, FlushPace
-from ursula.engine.slices import LATE_SLICE_SECONDS, REST_SECONDS_MAX, REST_SECONDS_MIN, SLICE_SECONDS, Turn
+from ursula.engine import pacing as slices
+from ursula.engine.flush.pace import RESTS, FlushPace
+from ursula.engine.pacing import LATE_SLICE_SECONDS, REST_SECONDS_MAX, REST_SECONDS_MIN, SLICE_SECONDS, Turn
 from ursula.model.journal import Gauge
 
 SIZE = 1000

@@ -10,14 +10,15 @@ from tests.engine.driving import run
 from tests.engine.nodes import begin, done, is_repeat, node_on, picture, write
 
 from ursula.cold.blobs import made_at
-from ursula.cold.segment import encode_segment
+from ursula.cold.segment.segment import encode_segment
 from ursula.config import Cold
-from ursula.engine import flush_ranges, flush_rows
-from ursula.engine.blob_reads import BlobReads
-from ursula.engine.flush_rows import rows_by_range, rows_of
+from ursula.engine.flush import ranges as flush_ranges
+from ursula.engine.flush import rows as flush_rows
+from ursula.engine.flush.rows import rows_by_range, rows_of
+from ursula.engine.flush.segment_upload import Hand, Place, store_bit_by_bit
 from ursula.engine.node import Node
-from ursula.engine.segment_storing import Hand, Place, store_bit_by_bit
-from ursula.engine.slices import Turn
+from ursula.engine.pacing import Turn
+from ursula.engine.reads.blobs import BlobReads
 from ursula.model.commands import Append, Body, Create, Delete, Producer, PublishSnapshot, SetAttributes
 
 

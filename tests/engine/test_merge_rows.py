@@ -12,14 +12,14 @@ from tests.cold.sample_rows import Row, mixed_rows, row, table_of
 from tests.engine.driving import run
 
 from ursula.cold.cache import Cache
-from ursula.cold.fs import FsStore
-from ursula.cold.reader import Segments
-from ursula.cold.segment import encode_segment
-from ursula.cold.unfinished import Unfinished
-from ursula.engine import merge_rows
-from ursula.engine.merge_rows import MergeRows
-from ursula.engine.needed import Needed
-from ursula.engine.segment_storing import Hand, Place, store_bit_by_bit
+from ursula.cold.objects.fs import FsStore
+from ursula.cold.objects.temp_files import Unfinished
+from ursula.cold.segment.reader import Segments
+from ursula.cold.segment.segment import encode_segment
+from ursula.engine.flush.segment_upload import Hand, Place, store_bit_by_bit
+from ursula.engine.upkeep import merge_rows
+from ursula.engine.upkeep.liveness import Needed
+from ursula.engine.upkeep.merge_rows import MergeRows
 from ursula.model.commands import StoredSegment
 from ursula.model.state import State
 

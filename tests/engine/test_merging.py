@@ -7,8 +7,9 @@ import pytest
 from tests.engine.driving import run
 from tests.engine.tidying import DAY, Tidied, tidied
 
-from ursula.engine import merge_rows, neighbours
-from ursula.engine.neighbours import FULL_BYTES, next_run
+from ursula.engine.upkeep import merge_policy as neighbours
+from ursula.engine.upkeep import merge_rows
+from ursula.engine.upkeep.merge_policy import FULL_BYTES, next_run
 from ursula.model.commands import DeleteBucket, ForkPoint, StoredSegment
 from ursula.model.outcomes import Refused, Undeleted
 

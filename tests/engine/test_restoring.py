@@ -11,15 +11,15 @@ import pytest
 from tests.engine.driving import run
 from tests.engine.nodes import FaultyStore, begin, is_repeat, node_on, picture, write
 
-from ursula.cold import lineage as cold_lineage
-from ursula.cold import manifest as manifests
-from ursula.cold.fs import FsStore
-from ursula.cold.lineage import Lineage
-from ursula.cold.store import Store, Stored, StoreUnavailable
-from ursula.engine.checking import check_contents
-from ursula.engine.folder import FolderRefused, NewFolder
-from ursula.engine.loading import StartRefused, load
-from ursula.engine.restoring import Damaged, Moment, Restored, RestoreRefused, parse_moment, restore
+from ursula.cold.objects.fs import FsStore
+from ursula.cold.objects.store import Store, Stored, StoreUnavailable
+from ursula.cold.state import generation_history as cold_lineage
+from ursula.cold.state import manifest as manifests
+from ursula.cold.state.generation_history import Lineage
+from ursula.engine.data_folder import FolderRefused, NewFolder
+from ursula.engine.load_state import StartRefused, load
+from ursula.engine.offline.restore import Damaged, Moment, Restored, RestoreRefused, parse_moment, restore
+from ursula.engine.offline.verify import check_contents
 from ursula.log.seam import GENERATION_SHIFT
 from ursula.model.commands import Undelete
 from ursula.model.outcomes import Undeleted

@@ -9,11 +9,11 @@ from tests.engine.nodes import begin, done, got, node_on, picture, write
 
 from ursula.cold.blobs import made_at
 from ursula.config import Cold
-from ursula.engine import settling
+from ursula.engine.group import residency as settling
+from ursula.engine.hot_bytes import HotStream, survey
 from ursula.engine.node import Node
-from ursula.engine.slices import Turn
-from ursula.engine.survey import HotStream, survey
-from ursula.model import bucket, rows, stream
+from ursula.engine.pacing import Turn
+from ursula.model import bucket
 from ursula.model.commands import (
     Append,
     Body,
@@ -24,8 +24,10 @@ from ursula.model.commands import (
     PublishSnapshot,
     Undelete,
 )
-from ursula.model.messages import Messages
 from ursula.model.outcomes import Appended, Ended, Page
+from ursula.model.stream import row as rows
+from ursula.model.stream import stream
+from ursula.model.stream.messages import Messages
 
 ROOM = 64 * 1024
 """Half of it may stay: two of the parts below, and not three."""

@@ -9,9 +9,9 @@ import pytest
 from tests.engine.driving import run
 from tests.engine.nodes import begin, node_on, picture, write
 
-from ursula.cold.fs import FsStore
-from ursula.cold.manifest import Generation, encode
-from ursula.engine.loading import StartRefused
+from ursula.cold.objects.fs import FsStore
+from ursula.cold.state.manifest import Generation, encode
+from ursula.engine.load_state import StartRefused
 from ursula.engine.node import Node
 from ursula.log.seam import LogDamaged
 

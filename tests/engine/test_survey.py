@@ -4,7 +4,7 @@ import asyncio
 
 from tests.engine.driving import BEGIN, Stretches, run
 
-from ursula.engine.survey import LARGEST_COUNT, HotStream, Survey, held, merged, survey
+from ursula.engine.hot_bytes import LARGEST_COUNT, HotStream, Survey, held, merged, survey
 from ursula.model.commands import AnyCommand, Append, Create, Delete, PublishSnapshot
 from ursula.model.state import State
 

@@ -2,7 +2,7 @@
 
 from tests.engine.driving import Answers, GatedLog, a_while, append, content, create, decided, run, running
 
-from ursula.engine.group import Group
+from ursula.engine.group.group import Group
 from ursula.model.commands import Delete
 from ursula.model.outcomes import Created
 

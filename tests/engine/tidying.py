@@ -7,23 +7,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from ursula.cold import manifest as manifests
 from ursula.cold.blobs import made_at
 from ursula.cold.cache import Cache
-from ursula.cold.fs import FsStore
-from ursula.cold.reader import Segments
-from ursula.cold.ulid import new_ulid
-from ursula.cold.unfinished import Unfinished
-from ursula.engine.checking import blobs_of
+from ursula.cold.objects.fs import FsStore
+from ursula.cold.objects.temp_files import Unfinished
+from ursula.cold.objects.ulid import new_ulid
+from ursula.cold.segment.reader import Segments
+from ursula.cold.state import manifest as manifests
 from ursula.engine.clock import system_clock
-from ursula.engine.cold_reads import ColdReads
-from ursula.engine.collecting import Collector, CollectSettings
-from ursula.engine.feed_reads import FeedReads
-from ursula.engine.flusher import Flusher, FlushSettings
-from ursula.engine.group import Group
-from ursula.engine.later import Later
-from ursula.engine.loading import load, load_newest
-from ursula.engine.merging import Merger, MergeSettings
+from ursula.engine.flush.flusher import Flusher, FlushSettings
+from ursula.engine.group.group import Group
+from ursula.engine.load_state import load, load_newest
+from ursula.engine.offline.verify import blobs_of
+from ursula.engine.reads.cold_feed import FeedReads
+from ursula.engine.reads.cold_stream import ColdReads
+from ursula.engine.reads.deferred import Later
+from ursula.engine.upkeep.garbage import Collector, CollectSettings
+from ursula.engine.upkeep.merger import Merger, MergeSettings
 from ursula.log.file import FileLog
 from ursula.model.commands import AnyCommand, Append, Create, Delete, ForkPoint, PublishSnapshot, Undelete
 from ursula.model.outcomes import AnyOutcome, FeedPage, FeedRow, Page, Refused

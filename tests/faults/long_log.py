@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from ursula.engine.folder import DataFolder
+from ursula.engine.data_folder import DataFolder
 from ursula.log.file import FileLog
-from ursula.model import entry as entries
+from ursula.model.codec import entry as entries
 from ursula.model.commands import AnyCommand, Append, Create
 
 STREAMS = 50

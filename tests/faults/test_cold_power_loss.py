@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ursula.cold.blobs import Blobs
-from ursula.cold.fs import FsStore
+from ursula.cold.objects.fs import FsStore
 
 KEYS = ("bucket/0-1-0/01ARZ3NDEKTSV4RRFFQ69G5FAV", "bucket/0-1-0/01ARZ3NDEKTSV4RRFFQ69G5FAW")
 

@@ -11,7 +11,7 @@ from tests.faults.rounds import ROUNDS, seeded
 from tests.faults.writers import BINARY, Appender, Crowd, Stopped
 from tests.server import Server
 
-from ursula.cold.fs import FsStore
+from ursula.cold.objects.fs import FsStore
 
 SETTINGS = {
     "limits.log_segment_bytes": "64KiB",

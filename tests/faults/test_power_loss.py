@@ -11,7 +11,7 @@ from tests.log.lossy_disk import LossyDisk, PowerLoss
 
 from ursula.engine.clock import system_clock
 from ursula.engine.failures import Failure, OutcomeUnknown, Unavailable
-from ursula.engine.group import Group
+from ursula.engine.group.group import Group
 from ursula.log.file import FileLog
 from ursula.model.commands import AnyCommand, Append, Create, Delete, Producer
 from ursula.model.contents import BEGINNING

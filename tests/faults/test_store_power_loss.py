@@ -16,16 +16,16 @@ from tests.engine.tidying import check_manifests
 from tests.faults.lossy_folder import LossyFolder, nothing_new, only_removals
 from tests.faults.rounds import IS_LONG, seeded
 
-from ursula.cold import fs
-from ursula.cold import manifest as manifests
 from ursula.cold.blobs import made_at
-from ursula.cold.fs import FsStore
-from ursula.cold.ulid import new_ulid
+from ursula.cold.objects import fs
+from ursula.cold.objects.fs import FsStore
+from ursula.cold.objects.ulid import new_ulid
+from ursula.cold.state import manifest as manifests
 from ursula.config import Cold
-from ursula.engine import neighbours
 from ursula.engine.clock import system_clock
-from ursula.engine.collecting import Collector, CollectSettings
 from ursula.engine.node import Node
+from ursula.engine.upkeep import merge_policy as neighbours
+from ursula.engine.upkeep.garbage import Collector, CollectSettings
 from ursula.model.commands import Append, Create, Delete, PublishSnapshot
 from ursula.model.outcomes import Page
 

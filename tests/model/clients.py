@@ -19,7 +19,7 @@ from ursula.model.commands import (
     SetAttributes,
     Undelete,
 )
-from ursula.model.stream import Stream
+from ursula.model.stream.stream import Stream
 
 if TYPE_CHECKING:
     from tests.model.flushing import World

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.model.oracle import Oracle, OracleStream, fork_offset, media
 from tests.model.storing import segment, state_object
 
+from ursula.model.codec.entry import encode
 from ursula.model.commands import (
     AnyCommand,
     Append,
@@ -34,7 +35,6 @@ from ursula.model.commands import (
     Undelete,
     Version,
 )
-from ursula.model.entry import encode
 from ursula.model.outcomes import Refused
 
 BUCKETS = ["b", "c"]

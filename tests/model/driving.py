@@ -6,7 +6,6 @@ from msgspec.structs import astuple
 
 from ursula.model.commands import AnyCommand, Append, Create, ForkPoint, PlainAppend, PublishSnapshot
 from ursula.model.contents import BEGINNING
-from ursula.model.media_type import JSON
 from ursula.model.outcomes import (
     AnyOutcome,
     Appended,
@@ -17,7 +16,8 @@ from ursula.model.outcomes import (
     SnapshotPublished,
 )
 from ursula.model.state import State
-from ursula.model.stream import Stream
+from ursula.model.stream.stream import Stream
+from ursula.model.text.media_type import JSON
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND

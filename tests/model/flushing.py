@@ -14,8 +14,7 @@ from tests.model.clients import Clients
 from tests.model.driving import as_proposed
 from tests.model.storing import let_go, loaded
 
-from ursula.model.changes import Capture, Key
-from ursula.model.checkpoint import all_keys, group_row, row_of
+from ursula.model.codec.dump import dump
 from ursula.model.commands import (
     AnyCommand,
     Collect,
@@ -25,13 +24,14 @@ from ursula.model.commands import (
     StoredSegment,
     StoredState,
 )
-from ursula.model.dump import dump
 from ursula.model.journal import KIND_NAMES, Journal
 from ursula.model.outcomes import AnyOutcome, Done
-from ursula.model.part import Part
-from ursula.model.rows import read_row
 from ursula.model.state import State
-from ursula.model.stream import Stream
+from ursula.model.store_view.checkpoint import all_keys, group_row, row_of
+from ursula.model.store_view.dirty_rows import Capture, Key
+from ursula.model.stream.blob_slice import Part
+from ursula.model.stream.row import read_row
+from ursula.model.stream.stream import Stream
 
 TICK = 1_000_000
 KEEP_TICKS = 40

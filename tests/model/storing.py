@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from ursula.model.changes import Key, RowKind
-from ursula.model.checkpoint import Loader, all_keys, group_row, row_of
 from ursula.model.commands import FlushBegin, Flushed, StoredSegment, StoredState
 from ursula.model.outcomes import AnyOutcome
 from ursula.model.state import State
+from ursula.model.store_view.checkpoint import Loader, all_keys, group_row, row_of
+from ursula.model.store_view.dirty_rows import Key, RowKind
 
 Rows = Iterable[tuple[Key, bytes | None]]
 

@@ -19,6 +19,8 @@ from tests.model.oracle import Oracle, OracleStream, Row, fork_offset, refuse_pu
 from tests.model.rows import all_rows_of
 from tests.model.storing import flushed, let_go
 
+from ursula.model.codec.dump import dump
+from ursula.model.codec.entry import decode, encode
 from ursula.model.commands import (
     AnyCommand,
     Append,
@@ -31,10 +33,6 @@ from ursula.model.commands import (
     Trim,
 )
 from ursula.model.contents import BEGINNING
-from ursula.model.dump import dump
-from ursula.model.entry import decode, encode
-from ursula.model.feed import ROW_BYTES
-from ursula.model.held import FeedNotHeld, NotHeld
 from ursula.model.outcomes import (
     AnyOutcome,
     BucketDescription,
@@ -47,8 +45,10 @@ from ursula.model.outcomes import (
     RecordPage,
     Refused,
 )
+from ursula.model.read.feed import ROW_BYTES
+from ursula.model.read.held import FeedNotHeld, NotHeld
 from ursula.model.state import State
-from ursula.model.stream import Stream
+from ursula.model.stream.stream import Stream
 
 
 class ModelAgainstOracle(RuleBasedStateMachine):

@@ -4,6 +4,8 @@ import pytest
 from tests.model.driving import Driver, as_proposed
 from tests.model.rows import all_rows_of
 
+from ursula.model.codec.dump import dump
+from ursula.model.codec.entry import decode, encode
 from ursula.model.commands import (
     AnyCommand,
     Append,
@@ -16,8 +18,6 @@ from ursula.model.commands import (
     Producer,
     Version,
 )
-from ursula.model.dump import dump
-from ursula.model.entry import decode, encode
 from ursula.model.outcomes import Appended, Refused
 
 NEVER = IfMatch((Version("9-9-9", 0, False),))

@@ -5,8 +5,8 @@ from tests.model.driving import Driver
 from tests.model.rows import rows_of
 
 from ursula.model.commands import Append, Create, ForkPoint, Producer
-from ursula.model.messages import Messages
 from ursula.model.outcomes import Appended
+from ursula.model.stream.messages import Messages
 
 JSON = "application/json"
 

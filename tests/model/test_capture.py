@@ -8,11 +8,11 @@ from tests.model.driving import Driver
 from tests.model.storing import cut, flush, flushed
 
 from ursula.model import walking
-from ursula.model.changes import LARGE_ROW_BYTES, Capture, Key, RowKind
-from ursula.model.checkpoint import all_keys, row_of
 from ursula.model.commands import AnyCommand, Delete, FlushBegin
-from ursula.model.graves import Grave
+from ursula.model.deleted import Grave
 from ursula.model.state import State
+from ursula.model.store_view.checkpoint import all_keys, row_of
+from ursula.model.store_view.dirty_rows import LARGE_ROW_BYTES, Capture, Key, RowKind
 
 bounded = settings(
     max_examples=80,

@@ -10,8 +10,7 @@ from tests.model.drawing import batched
 from tests.model.driving import SECOND, START, Driver
 from tests.model.storing import all_rows, cut, flush, flushed, loaded, reloaded
 
-from ursula.model.changes import RowKind
-from ursula.model.checkpoint import Loader, all_keys, group_row, row_of
+from ursula.model.codec.dump import dump
 from ursula.model.commands import (
     AnyCommand,
     Append,
@@ -26,12 +25,13 @@ from ursula.model.commands import (
     Undelete,
 )
 from ursula.model.contents import BEGINNING, TAIL
-from ursula.model.dump import dump
-from ursula.model.graves import Grave, Graves
-from ursula.model.held import FeedNotHeld, NotHeld
+from ursula.model.deleted import Grave, Graves
 from ursula.model.outcomes import Appended, Created, Done, FeedPage, Page, Undeleted
-from ursula.model.rows import RowUnreadable
+from ursula.model.read.held import FeedNotHeld, NotHeld
 from ursula.model.state import State
+from ursula.model.store_view.checkpoint import Loader, all_keys, group_row, row_of
+from ursula.model.store_view.dirty_rows import RowKind
+from ursula.model.stream.row import RowUnreadable
 
 bounded = settings(
     max_examples=80,

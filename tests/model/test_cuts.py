@@ -4,7 +4,7 @@ from tests.model.driving import Driver
 from tests.model.rows import rows_of
 from tests.model.storing import cut, flush, flushed, let_go, segment, state_object
 
-from ursula.model.changes import Key, RowKind
+from ursula.model.codec.dump import dump
 from ursula.model.commands import (
     Append,
     Create,
@@ -15,11 +15,11 @@ from ursula.model.commands import (
     Flushed,
 )
 from ursula.model.contents import BEGINNING
-from ursula.model.dump import dump
-from ursula.model.held import FeedNotHeld, NotHeld
 from ursula.model.journal import Journal
 from ursula.model.outcomes import CutMade, Done, FeedPage, Ignored
+from ursula.model.read.held import FeedNotHeld, NotHeld
 from ursula.model.state import State
+from ursula.model.store_view.dirty_rows import Key, RowKind
 
 
 def keys_of(sealed: list[dict[Key, None]]) -> set[Key]:

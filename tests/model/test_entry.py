@@ -5,6 +5,7 @@ from typing import get_args
 import msgspec
 import pytest
 
+from ursula.model.codec.entry import ENTRY_VERSION, Batch, EntryUnreadable, decode, encode
 from ursula.model.commands import (
     AnyCommand,
     Append,
@@ -34,7 +35,6 @@ from ursula.model.commands import (
     Undelete,
     Version,
 )
-from ursula.model.entry import ENTRY_VERSION, Batch, EntryUnreadable, decode, encode
 
 CONDITION = IfMatch((Version("0-1-0", 7, True), Version("0-2-0", 2**40, False)), anything=False)
 SEGMENT = StoredSegment(3, 9, "segments/x", 4, 2**40, 5, 6, 2**32 - 1, "sha256:aa")

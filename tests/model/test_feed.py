@@ -14,8 +14,8 @@ from ursula.model.commands import (
     Producer,
     SetAttributes,
 )
-from ursula.model.feed import ROW_BYTES, ROWS_MAX
 from ursula.model.outcomes import Created, FeedPage, FeedRow, Refused
+from ursula.model.read.feed import ROW_BYTES, ROWS_MAX
 
 JSON = "application/json"
 

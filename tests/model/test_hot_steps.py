@@ -5,9 +5,9 @@ import random
 import pytest
 
 from ursula.model.bucket import Bucket
-from ursula.model.hot_steps import STEP_BYTES, hot_steps
 from ursula.model.journal import Gauge, Journal, Kind
-from ursula.model.stream import Stream
+from ursula.model.read.hot_ranges import STEP_BYTES, hot_steps
+from ursula.model.stream.stream import Stream
 
 
 @pytest.mark.parametrize("seed", range(20))

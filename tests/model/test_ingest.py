@@ -6,6 +6,7 @@ import pytest
 from tests.model.driving import SECOND, Driver
 from tests.model.storing import flush, reloaded
 
+from ursula.model.codec.dump import dump
 from ursula.model.commands import (
     Append,
     Collect,
@@ -17,7 +18,6 @@ from ursula.model.commands import (
     IngestRow,
     IngestRows,
 )
-from ursula.model.dump import dump
 from ursula.model.outcomes import Ignored, Ingest, RowsIngested
 
 Between = Callable[[Driver], None]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ursula.model.json_messages import JsonInvalid, JsonTooLarge, split
 from ursula.model.limits import JSON_BODY_BYTES_MAX, JSON_MESSAGES_MAX
+from ursula.model.text.json_messages import JsonInvalid, JsonTooLarge, split
 
 
 @pytest.mark.parametrize(

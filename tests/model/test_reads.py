@@ -4,8 +4,8 @@ import pytest
 from tests.model.driving import Driver
 
 from ursula.model.contents import BEGINNING, TAIL
-from ursula.model.messages import Messages
 from ursula.model.outcomes import Refused
+from ursula.model.stream.messages import Messages
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from tests.model.drawing import batched
 from tests.model.driving import Driver
 from tests.model.storing import cut, flush, flushed, segment
 
+from ursula.model.codec.dump import dump
 from ursula.model.commands import AnyCommand, Append, Body, Create, ForkPoint, Merge, Producer
 from ursula.model.contents import BEGINNING
-from ursula.model.dump import dump
-from ursula.model.held import FeedNotHeld, NotHeld
 from ursula.model.outcomes import Appended, FeedPage
-from ursula.model.part import Blocks, Part, parts_of
+from ursula.model.read.held import FeedNotHeld, NotHeld
 from ursula.model.state import REFS_MAX, State
+from ursula.model.stream.blob_slice import Blocks, Part, parts_of
 
 Log = list[tuple[int, int, list[AnyCommand]]]
 JSON = "application/json"

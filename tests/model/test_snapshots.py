@@ -4,13 +4,13 @@ import pytest
 from tests.model.driving import Driver, publication
 from tests.model.rows import rows_of
 
-from ursula.model import stream as streams
+from ursula.model.codec.dump import dump
 from ursula.model.commands import Append, Create, Delete, Expire, ForkPoint, Trim, Undelete
 from ursula.model.contents import BEGINNING, TAIL
-from ursula.model.dump import dump
-from ursula.model.messages import Messages, Payload
 from ursula.model.outcomes import Created, Refused, Snapshot, SnapshotPublished, Trimmed
-from ursula.model.part import Part
+from ursula.model.stream import stream as streams
+from ursula.model.stream.blob_slice import Part
+from ursula.model.stream.messages import Messages, Payload
 
 JSON = "application/json"
 

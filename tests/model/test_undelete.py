@@ -7,6 +7,7 @@ from tests.model.driving import SECOND, Driver
 from tests.model.rows import all_rows_of
 from tests.model.storing import cut, flush, reloaded
 
+from ursula.model.codec.dump import dump
 from ursula.model.commands import (
     Append,
     Collect,
@@ -18,9 +19,8 @@ from ursula.model.commands import (
     SetAttributes,
     Undelete,
 )
-from ursula.model.dump import dump
-from ursula.model.held import NotHeld
 from ursula.model.outcomes import Appended, Created, Page, Refused, Snapshot, Undeleted
+from ursula.model.read.held import NotHeld
 
 Between = Callable[[Driver], None]
 

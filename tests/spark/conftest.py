@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 import ursula.spark
 from ursula.cli import app
-from ursula.cold.store import UNFINISHED
+from ursula.cold.objects.store import UNFINISHED
 from ursula.spark.options import S3Options
 
 MASTER = "local[2]"

@@ -19,7 +19,7 @@ from tests.spark.test_outages import (
     wait_for_flush,
 )
 
-from ursula.cold.store import StoreFailed
+from ursula.cold.objects.store import StoreFailed
 from ursula.pipeline import backup, compact, export, usage, verify
 from ursula.spark.options import S3Options
 from ursula.spark.server import ServerRefused

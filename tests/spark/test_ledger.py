@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 
-from ursula.cold.ulid import new_ulid
+from ursula.cold.objects.ulid import new_ulid
 from ursula.pipeline import ledger as ledgers
 from ursula.pipeline.ledger import Ledger, PlaceTaken, Run, folder_of
 from ursula.spark.options import OptionError, S3Options

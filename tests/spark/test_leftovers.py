@@ -10,7 +10,7 @@ from tests.server import Server
 from tests.spark import folds
 from tests.spark.conftest import Pipeline
 
-from ursula.cold.ulid import new_ulid
+from ursula.cold.objects.ulid import new_ulid
 from ursula.pipeline import export, materialize
 from ursula.pipeline import ledger as ledgers
 from ursula.pipeline.ledger import Document, Ledger, PlaceTaken, Run

@@ -23,7 +23,7 @@ from tests.spark.conftest import Pipeline
 from tests.spark.tripwire import Request, Tripwire, When
 
 import ursula.spark
-from ursula.engine.restoring import RestoreRefused
+from ursula.engine.offline.restore import RestoreRefused
 from ursula.pipeline import backup, compact, export, materialize, restore, usage, verify
 from ursula.spark.options import OptionError
 from ursula.spark.server import ServerRefused, ServerUnreachable

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from tests.http.wire import BINARY, make, post
 from tests.spark.conftest import Pipeline
 
-from ursula.cold.store import StoreFailed
-from ursula.engine.restoring import RestoreRefused
+from ursula.cold.objects.store import StoreFailed
+from ursula.engine.offline.restore import RestoreRefused
 from ursula.pipeline import verify
 
 

@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 from ..crc import crc32
 from .cache import Cache
-from .checksum import digest_of
-from .manifest import not_what_it_was
-from .store import ObjectDamaged, ObjectMissing, Store
-from .ulid import milliseconds_of, new_ulid
-from .unfinished import Unfinished, no_room
+from .objects.checksum import digest_of
+from .objects.store import ObjectDamaged, ObjectMissing, Store
+from .objects.temp_files import Unfinished, no_room
+from .objects.ulid import milliseconds_of, new_ulid
+from .state.manifest import not_what_it_was
 
 COPIES_BYTES_MAX = 1 << 30
 """So many bytes of blobs that are elsewhere are kept here as files."""

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from .ulid import is_ulid, milliseconds_of, new_ulid
+from .objects.ulid import is_ulid, milliseconds_of, new_ulid
 
 STAGED_BYTES_MAX = 256 * 1024 * 1024
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from ..cold.cache import Cache
 from ..tally import Tally
-from .flusher import Flusher
-from .group import Group
+from .flush.flusher import Flusher
+from .group.group import Group
 
 
 class ColdStatus(NamedTuple):

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..cold.checksum import has_checksum
-from ..cold.manifest import encode
-from ..cold.store import ObjectMissing, Store, StoreFailed
+from ..cold.objects.checksum import has_checksum
+from ..cold.objects.store import ObjectMissing, Store, StoreFailed
+from ..cold.state.manifest import encode
 from .clock import Clock
-from .flusher import check_generation
-from .folder import is_abandoned
+from .data_folder import is_abandoned
+from .flush.flusher import check_generation
 
 PREFIX = "alive/"
 NEAR_SECONDS, FAR_SECONDS = 10.0, 30.0

@@ -21,12 +21,12 @@ from ..model.outcomes import (
 )
 from .cold_status import CacheStatus, ColdStatus, UpkeepStatus
 from .failures import Failure
-from .gathering import Done
-from .later import Later
-from .planning import Plan
+from .group.batching import Done
+from .group.watchers import Watchers
+from .hot_bytes import Held, Survey
+from .reads.bucket_plan import Plan
+from .reads.deferred import Later
 from .status import GroupStatus
-from .survey import Held, Survey
-from .watchers import Watchers
 
 
 class GroupApi(Protocol):

@@ -20,38 +20,38 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..cold import manifest as manifests
 from ..cold.blobs import Blobs, BlobWriter
 from ..cold.cache import Cache
-from ..cold.fs import FsStore
-from ..cold.lineage import Lineage
-from ..cold.reader import Segments
+from ..cold.objects.fs import FsStore
+from ..cold.objects.store import ObjectDamaged, Store, StoreFailed, StoreUnavailable
+from ..cold.objects.temp_files import Unfinished
+from ..cold.segment.reader import Segments
 from ..cold.staging import new_key
-from ..cold.store import ObjectDamaged, Store, StoreFailed, StoreUnavailable
-from ..cold.unfinished import Unfinished
+from ..cold.state import manifest as manifests
+from ..cold.state.generation_history import Lineage
 from ..config import Cold
 from ..log.file import FileLog
 from ..log.memory import MemoryLog
 from ..log.seam import COUNTER_MASK
 from ..model.commands import IngestBegin
 from ..model.outcomes import AnyOutcome, BucketDescription
-from .blob_reads import BlobReads
+from .bulk_write import Check, Ingesters
 from .clock import Clock, system_clock
-from .cold_reads import ColdReads
 from .cold_status import CacheStatus, ColdStatus, UpkeepStatus, cache_status, cold_status
-from .collecting import Collector, CollectSettings
+from .data_folder import DataFolder
 from .failures import Failure
-from .feed_reads import FeedReads
-from .flusher import Flusher, FlushSettings
-from .folder import DataFolder
-from .group import Group
+from .flush.flusher import Flusher, FlushSettings
+from .group.group import Group
 from .heartbeat import Heart, Server
-from .ingesting import Check, Ingesters
-from .loading import Loaded, StartRefused, load_newest
-from .merging import Merger, MergeSettings
-from .replacing import replace_segments
+from .hot_bytes import Held, Survey, held, merged, survey
+from .load_state import Loaded, StartRefused, load_newest
+from .reads.blobs import BlobReads
+from .reads.cold_feed import FeedReads
+from .reads.cold_stream import ColdReads
 from .status import GroupStatus
-from .survey import Held, Survey, held, merged, survey
+from .upkeep.garbage import Collector, CollectSettings
+from .upkeep.merger import Merger, MergeSettings
+from .upkeep.replace_segments import replace_segments
 
 YOUNG_COLLECTION_SECONDS = 0.1
 COLLECTIONS_PER_LOOK = 10

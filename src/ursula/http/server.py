@@ -11,15 +11,15 @@ from functools import partial
 import uvloop
 
 from .. import logs
-from ..cold.opening import open_store
+from ..cold.objects.open import open_store
 from ..config import Address, Settings, StartRefused
-from ..engine import loading
+from ..engine import load_state as loading
+from ..engine.data_folder import DataFolder, FolderRefused
 from ..engine.failures import Superseded
-from ..engine.folder import DataFolder, FolderRefused
 from ..engine.heartbeat import Server
 from ..engine.node import Node
 from ..log.seam import LogDamaged
-from ..model.entry import EntryUnreadable
+from ..model.codec.entry import EntryUnreadable
 from .app import App
 from .body.read import Bodies
 from .cluster.bulk_write import check_row

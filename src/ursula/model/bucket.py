@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from sortedcontainers import SortedList
 
 from .journal import Gauge, Journal
-from .rows import decode_stream, encode_stream
-from .stream import Stream
+from .stream.row import decode_stream, encode_stream
+from .stream.stream import Stream
 from .walking import walk
 
 

@@ -7,15 +7,10 @@ from itertools import islice
 
 from sortedcontainers import SortedList
 
-from .append import bucket_not_found, incarnation_mismatch, stream_not_found
 from .bucket import Bucket
-from .changes import Changes
 from .commands import StoredSegment
-from .feed import read_feed
-from .graves import Graves
-from .held import FeedNotHeld, NotHeld, all_held
+from .deleted import Graves
 from .journal import Gauge, Journal
-from .messages import Payload
 from .outcomes import (
     BucketDescription,
     Description,
@@ -27,12 +22,17 @@ from .outcomes import (
     RecordPage,
     Refused,
 )
-from .records import read_records
-from .rows import StreamRow, read_row
-from .segments import SegmentTable
-from .snapshot import trimmed_off
-from .stored import Stored
-from .stream import Stream
+from .read.feed import read_feed
+from .read.held import FeedNotHeld, NotHeld, all_held
+from .read.records import read_records
+from .store_view.dirty_rows import Changes
+from .store_view.segments import SegmentTable
+from .store_view.store_state import Stored
+from .stream.messages import Payload
+from .stream.row import StreamRow, read_row
+from .stream.stream import Stream
+from .transitions.append import bucket_not_found, incarnation_mismatch, stream_not_found
+from .transitions.snapshot import trimmed_off
 
 TAIL = -2
 BEGINNING = -1

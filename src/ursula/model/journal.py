@@ -10,10 +10,10 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from .commands import Producer
-from .part import Part
+from .stream.blob_slice import Part
 
 if TYPE_CHECKING:
-    from .stream import Stream
+    from .stream.stream import Stream
 
 
 class Kind(IntEnum):

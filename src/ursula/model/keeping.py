@@ -1,12 +1,12 @@
 """What the log says of the store: cuts, what was flushed and merged, and what is not needed any more."""
 
-from .changes import Key, RowKind
 from .commands import Collect, FlushBegin, Flushed, Merge, StoredSegment
 from .contents import Contents
-from .graves import Grave
+from .deleted import Grave
 from .journal import Journal
 from .outcomes import AnyOutcome, CutMade, Done, Ignored
-from .stored import Replaced
+from .store_view.dirty_rows import Key, RowKind
+from .store_view.store_state import Replaced
 
 
 class Keeping(Contents):

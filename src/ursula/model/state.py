@@ -8,16 +8,8 @@ over anything whose order could differ.
 from collections.abc import Callable
 from typing import Any
 
-from . import events
-from .append import (
-    bucket_not_found,
-    decide_append,
-    message_count,
-    write,
-)
-from .attributes import NO_ATTRIBUTES
 from .bucket import Bucket
-from .changes import RowKind
+from .codec import events
 from .commands import (
     AnyCommand,
     Append,
@@ -40,13 +32,9 @@ from .commands import (
     Trim,
     Undelete,
 )
-from .create import created, decide_create
-from .fast_append import append_fast
-from .graves import Grave
-from .ingest import Progress, begun, decide_ingest, is_mistaken, is_next
+from .deleted import Grave
 from .journal import Journal, Kind
 from .keeping import Keeping
-from .media_type import JSON, media_type_of
 from .outcomes import (
     AnyOutcome,
     Appended,
@@ -63,9 +51,21 @@ from .outcomes import (
     Snapshot,
     Undeleted,
 )
-from .rows import decode_stream, read_row
-from .snapshot import decide_publish, decide_trim, published, trimmed
-from .stream import Stream
+from .store_view.dirty_rows import RowKind
+from .stream.row import decode_stream, read_row
+from .stream.stream import Stream
+from .text.attributes import NO_ATTRIBUTES
+from .text.media_type import JSON, media_type_of
+from .transitions.append import (
+    bucket_not_found,
+    decide_append,
+    message_count,
+    write,
+)
+from .transitions.bulk_write import Progress, begun, decide_ingest, is_mistaken, is_next
+from .transitions.create import created, decide_create
+from .transitions.fast_append import append_fast
+from .transitions.snapshot import decide_publish, decide_trim, published, trimmed
 
 REFS_MAX = 16
 """With more than these a stream looks for some that lead to the same segment."""

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..cold import manifest as manifests
-from ..cold.store import Store
-from ..engine.checking import Progress, all_segments, blobs_of
-from ..engine.folder import NewFolder, check_empty
-from ..engine.loading import Loaded, load
-from ..engine.restoring import Chosen, Restored, RestoreRefused, choose, find_generations, plan_restore
-from ..engine.restoring import restore as restore_node
-from ..engine.segment_storing import live_segment
+from ..cold.objects.store import Store
+from ..cold.state import manifest as manifests
+from ..engine.data_folder import NewFolder, check_empty
+from ..engine.flush.segment_upload import live_segment
+from ..engine.load_state import Loaded, load
+from ..engine.offline.restore import Chosen, Restored, RestoreRefused, choose, find_generations, plan_restore
+from ..engine.offline.restore import restore as restore_node
+from ..engine.offline.verify import Progress, all_segments, blobs_of
 from ..spark.copying import Copy, Failed, copy_objects
 from ..spark.options import S3Options
 from ..spark.store import StoreFiles

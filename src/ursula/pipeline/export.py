@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ..engine.checking import Progress
+from ..engine.offline.verify import Progress
 from ..spark.exporting import UNFINISHED, WRITTEN, write_days
 from ..spark.options import OptionError, ReadOptions, S3Options, parse_read_options
 from ..spark.planning import Snapshot, take_snapshot

@@ -22,8 +22,8 @@ from threading import Event, Thread
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from ..cold.store import ObjectMissing, Store, StoreFailed
-from ..engine.restoring import format_time
+from ..cold.objects.store import ObjectMissing, Store, StoreFailed
+from ..engine.offline.restore import format_time
 from ..spark.options import OptionError, S3Options
 from ..spark.store import absolute
 from .stores import opened

@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Collection
 
-from ..cold.ulid import milliseconds_of
+from ..cold.objects.ulid import milliseconds_of
 from ..spark.store import StoreFiles
 
 UNFINISHED_SECONDS = 24 * 60 * 60

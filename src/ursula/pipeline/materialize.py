@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from .. import spark as tables
-from ..cold.store import UNFINISHED
-from ..engine.checking import Progress
+from ..cold.objects.store import UNFINISHED
+from ..engine.offline.verify import Progress
 from ..spark.folding import APPEND, ENDED, JSON, UNDELETED, Fold, Publishing, fold_streams
 from ..spark.options import OptionError, ReadOptions, S3Options, parse_read_options
 from ..spark.planning import take_snapshot

@@ -6,8 +6,8 @@ from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..cold.ulid import new_ulid
-from ..engine.checking import Progress as Told
+from ..cold.objects.ulid import new_ulid
+from ..engine.offline.verify import Progress as Told
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

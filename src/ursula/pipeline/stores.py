@@ -1,7 +1,7 @@
 """Stores as jobs are told of them."""
 
-from ..cold.opening import open_at
-from ..cold.store import Store
+from ..cold.objects.open import open_at
+from ..cold.objects.store import Store
 from ..config import Cold, Secret
 from ..spark.options import S3Options
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..engine.checking import Progress
+from ..engine.offline.verify import Progress
 from ..spark.counting import COUNTED, count_segments
 from ..spark.options import OptionError, S3Options
 from ..spark.server import ServerApi

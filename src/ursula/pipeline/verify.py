@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..cold.inspecting import SegmentReport
-from ..engine.checking import Examined, Extent, Progress
-from ..engine.inspecting import Verified, survey_store, verify_store
+from ..cold.segment.report import SegmentReport
+from ..engine.offline.inspect import Verified, survey_store, verify_store
+from ..engine.offline.verify import Examined, Extent, Progress
 from ..model.commands import StoredSegment
 from ..spark.examining import Expected, examine_stored
 from ..spark.options import S3Options

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..cold.schema import SEGMENT_SCHEMA
+from ..cold.segment.schema import SEGMENT_SCHEMA
 
 Operator = Literal["=", ">", ">=", "<", "<=", "in", "starts"]
 Bounds = tuple[Any, Any]

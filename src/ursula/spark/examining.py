@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..cold.inspecting import SegmentReport, examine
+from ..cold.segment.report import SegmentReport, examine
 from .store import StoreFiles
 
 

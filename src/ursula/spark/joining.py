@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ..cold.schema import SEGMENT_SCHEMA
-from ..cold.segment import SegmentWriter, decode_row_group, key_at
-from ..cold.ulid import new_ulid
+from ..cold.objects.ulid import new_ulid
+from ..cold.segment.schema import SEGMENT_SCHEMA
+from ..cold.segment.segment import SegmentWriter, decode_row_group, key_at
 from .store import OpenSegment, StoreFiles
 
 Place = tuple[str, str, str, int, int, int]

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from ..cold.schema import SEGMENT_SCHEMA
+from ..cold.segment.schema import SEGMENT_SCHEMA
 from .conditions import Condition
 from .options import SNAPSHOT, ReadOptions, S3Options, parse_read_options
 from .planning import Snapshot, bounded_snapshot

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from pyspark.sql.datasource import InputPartition
 
-from ..cold.lineage import Lineage
+from ..cold.state.generation_history import Lineage
 from .beginnings import beginning_of
 from .options import OptionError, ReadOptions
 from .server import POSITION_REWOUND, POSITION_TRIMMED, Refused, ServerApi

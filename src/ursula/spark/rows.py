@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.datasource import InputPartition
 
-from ..cold.schema import SEGMENT_SCHEMA
+from ..cold.segment.schema import SEGMENT_SCHEMA
 from .options import ReadOptions
 from .planning import Stretch, Task, found_again
 from .selection import Selection

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..cold.ulid import new_ulid
+from ..cold.objects.ulid import new_ulid
 from .folding import JSON, STATE, STATES
 from .options import S3Options
 from .store import StoreFiles

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyarrow import fs
 
-from ..cold.checksum import has_checksum
-from ..cold.durable import sync_folder
-from ..cold.segment import Footer
-from ..cold.ulid import new_ulid
+from ..cold.objects.checksum import has_checksum
+from ..cold.objects.fsync import sync_folder
+from ..cold.objects.ulid import new_ulid
+from ..cold.segment.segment import Footer
 from .options import OptionError, S3Options
 
 TAIL_BYTES = 256 << 10

@@ -12,9 +12,9 @@ from .output import counted, emit_json, emit_json_text, emit_line, fail, say, si
 from .stores import At, ConfigFile, Shown, moment_of, settings_of, with_store
 
 if TYPE_CHECKING:
-    from ursula.cold.inspecting import SegmentReport
-    from ursula.cold.store import Store
-    from ursula.engine.inspecting import GroupSurvey, StoreSurvey, Verified
+    from ursula.cold.objects.store import Store
+    from ursula.cold.segment.report import SegmentReport
+    from ursula.engine.offline.inspect import GroupSurvey, StoreSurvey, Verified
     from ursula.model.commands import StoredSegment
 
 DAMAGES_SHOWN = 50
@@ -65,7 +65,7 @@ def inspect(
     if verify:
 
         async def check(opened: "Store") -> "Verified":
-            from ursula.engine.inspecting import verify_store
+            from ursula.engine.offline.inspect import verify_store
 
             with Shown() as progress:
                 return await verify_store(opened, group, moment, progress)
@@ -74,7 +74,7 @@ def inspect(
         return
 
     async def look(opened: "Store") -> "StoreSurvey":
-        from ursula.engine.inspecting import survey_store
+        from ursula.engine.offline.inspect import survey_store
 
         return await survey_store(opened, group, moment)
 
@@ -89,7 +89,7 @@ def inspect(
 
 
 async def _show_object(store: "Store", name: str, as_json: bool) -> None:
-    from ursula.engine.inspecting import show_segment
+    from ursula.engine.offline.inspect import show_segment
 
     if name.endswith(".json"):
         emit_json_text((await store.get(name)).decode(errors="surrogateescape"))
@@ -141,7 +141,7 @@ def _print_segment(report: "SegmentReport") -> None:
 
 
 def _print_survey(survey: "StoreSurvey") -> None:
-    from ursula.engine.restoring import format_time
+    from ursula.engine.offline.restore import format_time
 
     newest = survey.generations[-1]
     emit_line(f"{'store':<16}{survey.root}")
@@ -157,7 +157,7 @@ def _print_survey(survey: "StoreSurvey") -> None:
 
 
 def _print_group(found: "GroupSurvey") -> None:
-    from ursula.engine.restoring import format_time
+    from ursula.engine.offline.restore import format_time
 
     extent, manifest = found.extent, found.manifest
     first, last = found.manifests[-1].position, found.manifests[0].position

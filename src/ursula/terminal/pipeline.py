@@ -415,10 +415,10 @@ def restore(
 @contextmanager
 def _session(master: str, verbose: bool) -> "Iterator[SparkSession]":
     """A session for the time of a job; one that was there before stays. Errors are told in one line."""
-    from ursula.cold.store import StoreFailed
-    from ursula.engine.folder import FolderRefused
-    from ursula.engine.loading import StartRefused
-    from ursula.engine.restoring import RestoreRefused
+    from ursula.cold.objects.store import StoreFailed
+    from ursula.engine.data_folder import FolderRefused
+    from ursula.engine.load_state import StartRefused
+    from ursula.engine.offline.restore import RestoreRefused
     from ursula.pipeline.ledger import PlaceTaken
     from ursula.spark import session
     from ursula.spark.java import JavaMissing

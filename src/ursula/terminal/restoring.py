@@ -10,9 +10,9 @@ from .output import counted, emit_json, emit_line, fail, say, size_text
 from .stores import At, ConfigFile, Shown, moment_of, settings_of, with_store
 
 if TYPE_CHECKING:
-    from ursula.cold.store import Store
+    from ursula.cold.objects.store import Store
     from ursula.config import Settings
-    from ursula.engine.restoring import Restored
+    from ursula.engine.offline.restore import Restored
 
 DAMAGES_SHOWN = 20
 
@@ -64,9 +64,9 @@ def restore(
       ursula restore --from s3://bucket/prefix --data-dir data --at '2h ago'
       ursula restore --from data/cold --data-dir data --at 2030-01-01T12:00:00Z --verify
     """
-    from ursula.engine.folder import NewFolder
-    from ursula.engine.restoring import Damaged
-    from ursula.engine.restoring import restore as restore_node
+    from ursula.engine.data_folder import NewFolder
+    from ursula.engine.offline.restore import Damaged
+    from ursula.engine.offline.restore import restore as restore_node
 
     settings = settings_of(config, data_dir)
     moment = moment_of(at)
@@ -102,7 +102,7 @@ def restore(
 
 
 def _print(restored: "Restored", root: str, command: str) -> None:
-    from ursula.engine.restoring import format_time
+    from ursula.engine.offline.restore import format_time
 
     extent = restored.extent
     newer = sum(chosen.newer_count for chosen in restored.chosen)
@@ -132,7 +132,7 @@ def _positions(restored: "Restored") -> str:
 
 
 def _as_json(restored: "Restored", root: str, command: str) -> dict[str, object]:
-    from ursula.engine.restoring import format_time
+    from ursula.engine.offline.restore import format_time
 
     groups = [
         {
@@ -158,7 +158,7 @@ def _as_json(restored: "Restored", root: str, command: str) -> dict[str, object]
 
 def _start_command(root: str, data_dir: Path, config: Path | None, settings: "Settings") -> str:
     """What to type so that the node starts with its store."""
-    from ursula.cold.opening import open_store
+    from ursula.cold.objects.open import open_store
 
     words = ["ursula", "serve", "--data-dir", str(data_dir)]
     if config is not None:

@@ -15,9 +15,9 @@ from .output import fail, say
 from .session import INTERRUPTED
 
 if TYPE_CHECKING:
-    from ursula.cold.store import Store
+    from ursula.cold.objects.store import Store
     from ursula.config import Settings
-    from ursula.engine.restoring import Moment
+    from ursula.engine.offline.restore import Moment
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ def settings_of(config: Path | None, data_dir: Path | None = None) -> "Settings"
 
 def moment_of(text: str | None) -> "Moment | None":
     """What --at says."""
-    from ursula.engine.restoring import parse_moment
+    from ursula.engine.offline.restore import parse_moment
 
     try:
         return None if text is None else parse_moment(text, time.time_ns() // 1000)
@@ -60,11 +60,11 @@ def moment_of(text: str | None) -> "Moment | None":
 
 def with_store(where: str, settings: "Settings", work: "Callable[[Store], Awaitable[T]]") -> T:
     """Do something with the store at a place; errors end the command with one line and an exit code."""
-    from ursula.cold.opening import open_at
-    from ursula.cold.store import StoreFailed
-    from ursula.engine.folder import FolderRefused
-    from ursula.engine.loading import StartRefused
-    from ursula.engine.restoring import RestoreRefused
+    from ursula.cold.objects.open import open_at
+    from ursula.cold.objects.store import StoreFailed
+    from ursula.engine.data_folder import FolderRefused
+    from ursula.engine.load_state import StartRefused
+    from ursula.engine.offline.restore import RestoreRefused
 
     async def run() -> T:
         store = open_at(where, settings.cold)

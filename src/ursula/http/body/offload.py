@@ -8,7 +8,7 @@ collector.
 from msgspec.structs import replace
 
 from ...cold.blobs import made_at
-from ...cold.store import StoreFailed
+from ...cold.objects.store import StoreFailed
 from ...engine.failures import Failure, OutcomeUnknown
 from ...model.commands import Append, Body, Create
 from ...model.limits import BODY_BYTES_HELD_MAX

@@ -4,9 +4,9 @@ import asyncio
 import time
 from functools import partial
 
+from ...engine.group.watchers import bucket_key
 from ...engine.interface import GroupApi
-from ...engine.later import Later
-from ...engine.watchers import bucket_key
+from ...engine.reads.deferred import Later
 from ...model.contents import BEGINNING, TAIL
 from ...model.outcomes import FeedPage, Refused
 from ..errors import Problem

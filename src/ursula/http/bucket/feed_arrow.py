@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from ...cold.schema import SEGMENT_SCHEMA
+from ...cold.segment.schema import SEGMENT_SCHEMA
 from ...model.outcomes import FeedEntry, FeedPage, FeedRow
 
 ROWS_PER_BATCH = 4096

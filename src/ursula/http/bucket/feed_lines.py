@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...model.media_type import JSON, is_text
 from ...model.outcomes import FeedEntry, FeedPage, FeedRow
+from ...model.text.media_type import JSON, is_text
 from ..syntax.tokens import format_time
 
 RECENT_ENTRIES = 16

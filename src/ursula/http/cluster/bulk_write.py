@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from ...cold.objects.store import ObjectDamaged, ObjectMissing, StoreFailed
 from ...cold.staging import STAGED_BYTES_MAX, StagedInvalid, check_staged, staged_at
-from ...cold.store import ObjectDamaged, ObjectMissing, StoreFailed
 from ...engine.failures import IngestStopped
 from ...model.commands import IngestBegin
 from ...model.outcomes import Ingest, Refused, RefusedRow

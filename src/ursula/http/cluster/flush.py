@@ -1,6 +1,6 @@
 """What an operator may have moved out of memory and the log: a flush, a new base, a shorter log."""
 
-from ...cold.store import StoreFailed
+from ...cold.objects.store import StoreFailed
 from ...engine.failures import Superseded
 from ...log.seam import purged_to
 from ..errors import Problem

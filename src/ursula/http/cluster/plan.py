@@ -1,6 +1,6 @@
 """GET /cluster/plan: where the history of a bucket lies, for readers that fetch it themselves."""
 
-from ...engine.planning import Plan
+from ...engine.reads.bucket_plan import Plan
 from ..bucket.feed import check_rewound
 from ..errors import Problem
 from ..exchange import Exchange

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ...cold.store import ObjectMissing, StoreFailed
+from ...cold.objects.store import ObjectMissing, StoreFailed
 from ...engine.failures import SegmentsReplaced, SegmentUnfit
 from ...model.outcomes import Done, Ignored
 from ..body.read import BodyLimit

@@ -22,8 +22,8 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from ...engine.cold_status import ColdStatus
+from ...engine.hot_bytes import Held
 from ...engine.status import GroupStatus
-from ...engine.survey import Held
 from ..exchange import Exchange
 from ..wire.server import WireServer
 from .cold_metrics import cold_families

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from ...engine.failures import Failure
 from ...model.commands import Append, IfMatch, Producer
-from ...model.media_type import JSON, media_type_of
 from ...model.outcomes import AnyOutcome, Appended, Created
+from ...model.text.media_type import JSON, media_type_of
 from ..body import offload
 from ..errors import Problem
 from ..exchange import Exchange

@@ -7,8 +7,8 @@ import msgspec
 
 from ...model.commands import Append
 from ...model.limits import BATCH_BODY_BYTES_MAX, BATCH_FRAMES_MAX, JSON_MESSAGES_MAX
-from ...model.media_type import JSON, media_type_of
 from ...model.outcomes import Appended, Refused
+from ...model.text.media_type import JSON, media_type_of
 from ..body import offload
 from ..body.read import BodyLimit
 from ..errors import STATUS, Problem

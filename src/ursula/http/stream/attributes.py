@@ -1,10 +1,10 @@
 """The attributes of a stream: read and replaced as a whole."""
 
-from ...model.attributes import NO_ATTRIBUTES
 from ...model.commands import SetAttributes
 from ...model.limits import ATTRIBUTES_BYTES_MAX
-from ...model.media_type import JSON, media_type_of
 from ...model.outcomes import AttributesSet
+from ...model.text.attributes import NO_ATTRIBUTES
+from ...model.text.media_type import JSON, media_type_of
 from ..body.read import BodyLimit
 from ..errors import Problem
 from ..exchange import JSON_HEADERS, Exchange

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ...engine.interface import GroupApi
-from ...engine.later import Later
+from ...engine.reads.deferred import Later
 from ...model.limits import READ_BYTES_DEFAULT
-from ...model.media_type import DEFAULT
 from ...model.outcomes import Description, Page, Refused
+from ...model.text.media_type import DEFAULT
 from ..errors import Problem
 from ..exchange import Exchange
 from ..syntax.query import parse_query

@@ -1,8 +1,8 @@
 """PUT on a stream: create it, or make sure that it is as asked."""
 
 from ...model.commands import Create, ForkPoint
-from ...model.media_type import DEFAULT, JSON, media_type_of
 from ...model.outcomes import Created, Refused
+from ...model.text.media_type import DEFAULT, JSON, media_type_of
 from ..body import offload
 from ..errors import Problem
 from ..exchange import Exchange

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from ...engine.failures import Failure
 from ...model.commands import Append, PlainAppend
-from ...model.json_messages import split
-from ...model.media_type import JSON, media_type_of
 from ...model.outcomes import AnyOutcome, Appended
+from ...model.text.json_messages import split
+from ...model.text.media_type import JSON, media_type_of
 from ..exchange import Exchange
 from ..observe.request_stats import STREAM
 from ..syntax.headers import OURS

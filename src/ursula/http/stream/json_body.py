@@ -1,6 +1,6 @@
 """JSON bodies: each value of a top-level array is a message."""
 
-from ...model.json_messages import JsonInvalid, JsonTooLarge, split
+from ...model.text.json_messages import JsonInvalid, JsonTooLarge, split
 from ..errors import Problem
 
 

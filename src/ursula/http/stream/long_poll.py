@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
 from ...engine.interface import GroupApi
-from ...engine.later import Later
+from ...engine.reads.deferred import Later
 from ...model.outcomes import Page, RecordPage, Refused
 from ..exchange import Exchange
 from ..observe.request_stats import STREAM_LONG_POLL

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from ...cold.store import ObjectDamaged, ObjectMissing, StoreUnavailable
+from ...cold.objects.store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from ...engine.interface import GroupApi
-from ...engine.later import Later
+from ...engine.reads.deferred import Later
 from ...model.contents import BEGINNING, TAIL
-from ...model.media_type import JSON
 from ...model.outcomes import Page, RecordPage, Refused
+from ...model.text.media_type import JSON
 from ..errors import Problem
 from ..exchange import Exchange
 from ..syntax.query import ReadQuery

@@ -3,12 +3,12 @@
 import re
 
 from ...cold.blobs import BlobFile, Blobs, made_at
-from ...cold.store import StoreFailed, StoreUnavailable
+from ...cold.objects.store import StoreFailed, StoreUnavailable
 from ...engine.failures import OutcomeUnknown
 from ...model.commands import PublishSnapshot, Trim
 from ...model.limits import SNAPSHOT_BYTES_MAX
-from ...model.media_type import DEFAULT
 from ...model.outcomes import Description, Refused, Snapshot, SnapshotPublished, Trimmed
+from ...model.text.media_type import DEFAULT
 from ..body.read import BodyLimit
 from ..body.to_file import receive
 from ..errors import Problem

@@ -17,10 +17,10 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from ...engine.interface import GroupApi
-from ...engine.later import Later
+from ...engine.reads.deferred import Later
 from ...model.limits import READ_BYTES_DEFAULT
-from ...model.media_type import JSON, is_text
 from ...model.outcomes import Page, RecordPage, Refused
+from ...model.text.media_type import JSON, is_text
 from ..errors import Problem
 from ..exchange import Exchange
 from ..observe.request_stats import STREAM_SSE

@@ -2,7 +2,6 @@
 
 from urllib.parse import quote
 
-from ...model.attributes import Attributes, AttributesInvalid, read_attributes
 from ...model.commands import Producer
 from ...model.limits import (
     PRODUCER_ID_BYTES_MAX,
@@ -11,6 +10,7 @@ from ...model.limits import (
     STREAM_SEQ_BYTES_MAX,
     TTL_SECONDS_MAX,
 )
+from ...model.text.attributes import Attributes, AttributesInvalid, read_attributes
 from ..errors import Problem
 from ..wire.headers import HeaderList, RequestHeaders
 from .tokens import parse_number, parse_time

@@ -1,0 +1,1 @@
+"""Segments: Parquet files of messages and events, written, read and described."""

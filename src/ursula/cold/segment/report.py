@@ -1,0 +1,149 @@
+"""Looking at a segment as a whole: what is in it, and whether it is what was written.
+
+Blocking: for threads.
+"""
+
+from collections import Counter
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..objects.checksum import digest_of
+from .segment import Footer, decode_row_group
+
+_NAMES = ("bucket", "stream", "incarnation")
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)
+"""What comes of bytes that are not what they should be."""
+
+
+class Range(NamedTuple):
+    """Consecutive messages of a stream: the offsets from `start` up to `end`."""
+
+    bucket: str
+    stream: str
+    incarnation: str
+    start: int
+    end: int
+    messages: int
+
+
+class RowGroup(NamedTuple):
+    """A row group: how many rows, how many bytes in the file, and of their messages."""
+
+    rows: int
+    bytes: int
+    payload_bytes: int
+
+
+class SegmentReport(NamedTuple):
+    """What a segment holds. With problems, it is what could be read of it."""
+
+    key: str
+    bytes: int
+    first: int
+    last: int
+    rows: int
+    payload_bytes: int
+    kinds: dict[str, int]
+    stream_count: int
+    row_groups: list[RowGroup]
+    ranges: list[Range]
+    problems: list[str]
+
+
+def examine(key: str, data: bytes, digest: str | None = None, footer_crc: int | None = None) -> SegmentReport:
+    """Read all of a segment and check everything that can be checked; damage is told, never raised."""
+    problems = []
+    if digest is not None and digest_of(data) != digest:
+        problems.append("its digest is another than the one it was stored with")
+    try:
+        footer = Footer.parse(key, data, footer_crc)
+        first, last = footer.positions
+    except _UNREADABLE as error:
+        return SegmentReport(key, len(data), 0, 0, 0, 0, {}, 0, [], [], [*problems, _plain(key, error)])
+    kinds: Counter[str] = Counter()
+    groups: list[RowGroup] = []
+    ranges: list[Range] = []
+    streams: set[tuple[str, ...]] = set()
+    for span in footer.spans:
+        try:
+            table = decode_row_group(footer, span, data[span.start : span.end])
+            _check_positions(table, first, last)
+            found = ranges_of(table)
+        except _UNREADABLE as error:
+            problems.append(_plain(key, error))
+            continue
+        groups.append(RowGroup(span.row_count, span.end - span.start, _payload_bytes(table)))
+        kinds.update(_kinds(table))
+        streams.update(_streams(table))
+        for one in found:
+            _join(ranges, one)
+    return SegmentReport(
+        key,
+        len(data),
+        first,
+        last,
+        sum(group.rows for group in groups),
+        sum(group.payload_bytes for group in groups),
+        dict(sorted(kinds.items())),
+        len(streams),
+        groups,
+        ranges,
+        problems,
+    )
+
+
+def ranges_of(table: pa.Table) -> list[Range]:
+    """The stretches of streams in a row group; ValueError if a message is not as long as it must be."""
+    appends = table.filter(pc.equal(table["kind"], "append")).combine_chunks()
+    count = appends.num_rows
+    if not count:
+        return []
+    starts, ends = appends["offset"], appends["next_offset"]
+    lengths = pc.fill_null(pc.binary_length(appends["payload"]), 0).cast(pa.int64())
+    if not pc.all(pc.equal(lengths, pc.subtract(ends, starts))).as_py():
+        raise ValueError("a message is not as long as its offsets say")
+    breaks = pc.not_equal(starts.slice(1), ends.slice(0, count - 1))
+    for name in _NAMES:
+        column = pc.fill_null(appends[name], "")
+        breaks = pc.or_(breaks, pc.not_equal(column.slice(1), column.slice(0, count - 1)))
+    firsts = [0, *(row + 1 for row in pc.indices_nonzero(breaks).to_pylist())]
+    ranges = []
+    for first, following in zip(firsts, [*firsts[1:], count], strict=True):
+        bucket, stream, incarnation = (appends[name][first].as_py() or "" for name in _NAMES)
+        start, end = starts[first].as_py(), ends[following - 1].as_py()
+        ranges.append(Range(bucket, stream, incarnation, start, end, following - first))
+    return ranges
+
+
+def _join(ranges: list[Range], one: Range) -> None:
+    """Add a stretch; one that goes on from the last is one with it."""
+    if ranges and ranges[-1][:3] == one[:3] and ranges[-1].end == one.start:
+        last = ranges.pop()
+        one = one._replace(start=last.start, messages=last.messages + one.messages)
+    ranges.append(one)
+
+
+def _check_positions(table: pa.Table, first: int, last: int) -> None:
+    found = pc.min_max(table["position"]).as_py()
+    if table.num_rows and not first < found["min"] <= found["max"] <= last:
+        raise ValueError(f"it has rows of the positions {found['min']} to {found['max']}")
+
+
+def _payload_bytes(table: pa.Table) -> int:
+    return pc.sum(pc.binary_length(table["payload"])).as_py() or 0
+
+
+def _kinds(table: pa.Table) -> dict[str, int]:
+    counts = pc.value_counts(table["kind"])
+    return {found["values"] or "": found["counts"] for found in counts.to_pylist()}
+
+
+def _streams(table: pa.Table) -> set[tuple[str, ...]]:
+    names = table.select(list(_NAMES)).group_by(list(_NAMES)).aggregate([])
+    return set(zip(*(names[name].to_pylist() for name in _NAMES), strict=True))
+
+
+def _plain(key: str, error: Exception) -> str:
+    return str(error).removeprefix(f"{key}: ")

@@ -1,0 +1,1 @@
+"""State objects: the manifests, the rows of the state, and the history of generations."""

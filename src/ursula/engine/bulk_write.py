@@ -1,0 +1,203 @@
+"""Bulk writes under way: staged objects are read bit by bit, and their rows appended in parts of about 1 MiB.
+
+Nothing is kept here that matters: how far a bulk write has come is in the state of its group. Whoever asks
+for one that is not at its end has it driven on, after a restart too.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ..cold.objects.store import ObjectDamaged, Store
+from ..cold.objects.ulid import new_ulid
+from ..cold.staging import StagedInvalid, check_digest, open_staged
+from ..model.commands import IngestBegin, IngestRow, IngestRows
+from ..model.outcomes import AnyOutcome, Ignored, Ingest, Refused, RowsIngested
+from ..model.text.json_messages import JsonInvalid, JsonTooLarge, split
+from ..model.text.media_type import DEFAULT, JSON, media_type_of
+from .failures import Failure, IngestStopped
+from .group.group import Group
+
+PART_BYTES = 1024 * 1024
+PART_ROWS = 2048
+BACKPRESSURE_SECONDS = 0.2
+
+Check = Callable[[str, str, int], tuple[str, str] | None]
+"""Why a stream of this bucket and name cannot take an append of so many bytes: code and words."""
+
+Name = tuple[str, str]
+"""Bucket and app."""
+
+
+class _Part(NamedTuple):
+    """Some rows of an object, as they were staged."""
+
+    first: int
+    streams: list[str]
+    values: list[bytes]
+    content_types: list[str | None]
+    is_end: bool
+
+
+class Ingesters:
+    """The bulk writes that this node is driving on: at most one for each bucket and app."""
+
+    def __init__(self, store: Store, scratch: Path, check: Check | None) -> None:
+        self._store = store
+        self._scratch = scratch
+        self._check: Check = check or (lambda bucket, stream, size: None)
+        self._tasks: dict[Name, asyncio.Task[None]] = {}
+
+    async def ingest(
+        self, group: Group, command: IngestBegin, patience_seconds: float
+    ) -> AnyOutcome | Failure:
+        """Begin a bulk write, or go on with it; how far it is when it ended, or after so many seconds.
+
+        Raises StoreFailed or IngestStopped if it cannot go on now.
+        """
+        name = command.bucket, command.app
+        give_up_at = asyncio.get_running_loop().time() + patience_seconds
+        while True:
+            known = group.state.ingests.get(name)
+            if known is None or command.version > known.version:
+                for key in command.objects:
+                    await self._store.size(key)
+            outcome = await group.ask(command)
+            if not isinstance(outcome, Ingest) or (outcome.ended and outcome.version == command.version):
+                return outcome
+            left = give_up_at - asyncio.get_running_loop().time()
+            task = self._drive_on(group, name)
+            done, _ = await asyncio.wait({task}, timeout=max(0.0, left))
+            if not done:
+                return outcome
+            task.result()
+
+    def stop(self) -> None:
+        """Leave the rest to whoever asks again."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    def _drive_on(self, group: Group, name: Name) -> asyncio.Task[None]:
+        task = self._tasks.get(name)
+        if task is None:
+            task = self._tasks[name] = asyncio.get_running_loop().create_task(self._drive(group, name))
+
+            def ended(task: asyncio.Task[None]) -> None:
+                del self._tasks[name]
+                if not task.cancelled():
+                    task.exception()  # it is told to those who wait, if anyone still does
+
+            task.add_done_callback(ended)
+        return task
+
+    async def _drive(self, group: Group, name: Name) -> None:
+        """Append all rows that are not appended yet."""
+        while (ingest := group.state.ingests.get(name)) is not None and not ingest.ended:
+            key = ingest.objects[ingest.object]
+            local = self._store.local_path(key)
+            path = local or self._scratch / f"staged-{new_ulid()}"
+            try:
+                if local is None:
+                    await self._store.get_file(key, path)
+                else:
+                    await self._store.size(key)  # a missing one is told as everywhere
+                await asyncio.to_thread(check_digest, key, path)
+                await self._append_rows(group, name, ingest, path)
+            except StagedInvalid as error:
+                raise ObjectDamaged(key, str(error)) from error
+            finally:
+                if local is None:
+                    await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    async def _append_rows(self, group: Group, name: Name, ingest: Ingest, path: Path) -> None:
+        """Append the rows of one object from the next one on, until its end or until others were faster."""
+        parts = _parts(path, ingest.row)
+        while (part := await asyncio.to_thread(next, parts, None)) is not None:
+            types = self._types(group, name[0], part)
+            rows = await asyncio.to_thread(self._rows, name[0], ingest, part, types)
+            command = IngestRows(*name, ingest.version, ingest.object, part.first, rows, part.is_end)
+            outcome = await self._ask(group, command)
+            if isinstance(outcome, Ignored) or (isinstance(outcome, RowsIngested) and outcome.ingest.ended):
+                return
+            if not isinstance(outcome, RowsIngested):
+                raise IngestStopped(outcome)  # type: ignore[arg-type]
+
+    async def _ask(self, group: Group, command: IngestRows) -> AnyOutcome | Failure:
+        while True:
+            outcome = await group.ask(command)
+            if not isinstance(outcome, Refused) or outcome.code != "write_backpressure":
+                return outcome
+            await asyncio.sleep(BACKPRESSURE_SECONDS)
+
+    def _types(self, group: Group, bucket: str, part: _Part) -> dict[str, str]:
+        """The content types of the streams that are there."""
+        found = {}
+        for name in dict.fromkeys(part.streams):
+            stream = group.state.visible(bucket, name, None)
+            if not isinstance(stream, Refused):
+                found[name] = stream.content_type
+        return found
+
+    def _rows(
+        self, bucket: str, ingest: Ingest, part: _Part, types: Mapping[str, str]
+    ) -> tuple[IngestRow, ...]:
+        rows = []
+        made: dict[str, str] = {}
+        for stream, value, given in zip(part.streams, part.values, part.content_types, strict=True):
+            content_type = given or types.get(stream) or made.get(stream) or ingest.content_type or DEFAULT
+            made.setdefault(stream, content_type)
+            problem = self._check(bucket, stream, len(value))
+            messages: tuple[bytes, ...] = (value,)
+            if problem is None and not value:
+                problem = "empty_body", "an append needs a body"
+            elif problem is None and media_type_of(content_type) == JSON:
+                messages, problem = _split(value)
+            rows.append(IngestRow(stream, () if problem else messages, content_type, given is None, problem))
+        return tuple(rows)
+
+
+def _split(value: bytes) -> tuple[tuple[bytes, ...], tuple[str, str] | None]:
+    try:
+        messages = split(value)
+    except JsonTooLarge as error:
+        return (), ("body_too_large", str(error))
+    except JsonInvalid as error:
+        return (), ("invalid_json", str(error))
+    return messages, None if messages else ("invalid_json", "an empty array holds no message")
+
+
+def _parts(path: Path, first: int) -> Iterator[_Part]:
+    """The rows of an object from one on, about 1 MiB at a time; the last part ends it, and may be empty."""
+    row = 0
+    waiting: _Part | None = None
+    for batch in open_staged(path):
+        begin = max(0, first - row)
+        while begin < batch.num_rows:
+            if waiting is not None:
+                yield waiting
+            end = _end(batch, begin)
+            waiting = _part(batch, begin, end, row + begin)
+            begin = end
+        row += batch.num_rows
+    yield _Part(max(row, first), [], [], [], True) if waiting is None else waiting._replace(is_end=True)
+
+
+def _end(batch: pa.RecordBatch, begin: int) -> int:
+    """Where a part ends that begins there: it has at least one row."""
+    end, size = begin, 0
+    lengths = pa.compute.binary_length(batch["value"].slice(begin, PART_ROWS)).to_pylist()
+    for length in lengths:
+        if size and size + length > PART_BYTES:
+            break
+        size += length
+        end += 1
+    return end
+
+
+def _part(batch: pa.RecordBatch, begin: int, end: int, first: int) -> _Part:
+    columns = {name: batch[name].slice(begin, end - begin).to_pylist() for name in batch.schema.names}
+    types = columns.get("content_type") or [None] * (end - begin)
+    return _Part(first, columns["stream"], columns["value"], types, False)

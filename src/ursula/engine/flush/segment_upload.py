@@ -1,0 +1,119 @@
+"""Rows on their way to being a segment in the store: all at once, or some at a time through a file.
+
+They are handed over to a thread, which lets go of them too: to free so much at once takes long. It makes one
+piece of the many first, so that it does not hold both while they are written.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from ...cold.objects.store import Store
+from ...cold.objects.temp_files import Unfinished, no_room
+from ...cold.segment.segment import EncodedSegment, SegmentWriter, WrittenSegment, encode_segment
+from ...cold.state import manifest as manifests
+from ...model.commands import StoredSegment
+from ..pacing import Pace, Turn
+
+T = TypeVar("T")
+
+
+class Hand(NamedTuple):
+    """Who does it and how fast: a thread, by default one of the loop's, and a pace, by default without rests.
+
+    Who does it often has a thread of his own: each that had such work keeps memory for more of it.
+    """
+
+    thread: Executor | None = None
+    pace: Pace = Pace()
+
+    async def do(self, work: Callable[..., T], *arguments: object) -> T:
+        """Have something done in the thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.thread, work, *arguments)
+
+    def pause(self) -> Callable[[], None]:
+        """What ends a step of work in the thread."""
+        return Turn(self.pace).end_in_thread
+
+
+class Place(NamedTuple):
+    """Of which group and which positions the rows are: those after the first and up to the last."""
+
+    group: int
+    first: int
+    last: int
+
+    def new_key(self) -> str:
+        """A name for the segment that no other has."""
+        return manifests.segment_key(self.group, self.first, self.last)
+
+
+def live_segment(segment: StoredSegment) -> manifests.LiveSegment:
+    """A segment as readers outside see it."""
+    return manifests.LiveSegment(segment.key, segment.first, segment.last, segment.rows, segment.size)
+
+
+async def store_whole(store: Store, place: Place, rows: pa.Table, hand: Hand) -> StoredSegment:
+    """Store few rows, in the order of the log."""
+    handed_over = [rows]
+    del rows
+    encoded = await hand.do(_encode, handed_over, place, hand)
+    key = place.new_key()
+    await store.put(key, memoryview(encoded.data))
+    return _stored(place, key, encoded.data.size, encoded)
+
+
+async def store_bit_by_bit(
+    store: Store, unfinished: Unfinished, place: Place, rows: AsyncIterator[pa.Table], hand: Hand
+) -> StoredSegment | None:
+    """Store rows of which each table belongs behind the one before; None if there are none."""
+    writer = await hand.do(_begin, unfinished, place)
+    try:
+        async for table in rows:
+            handed_over = [table]
+            del table
+            await hand.do(_write, writer, handed_over, hand)
+        written = await hand.do(_finish, writer)
+        if not written.row_count:
+            return None
+        key = place.new_key()
+        await store.put_file(key, written.path)
+    finally:
+        await hand.do(writer.discard)  # it is an object now, or not wanted
+    return _stored(place, key, written.size, written)
+
+
+def _encode(handed_over: list[pa.Table], place: Place, hand: Hand) -> EncodedSegment:
+    return encode_segment(handed_over.pop().combine_chunks(), *place, pause=hand.pause())
+
+
+def _begin(unfinished: Unfinished, place: Place) -> SegmentWriter:
+    with no_room():
+        return SegmentWriter(unfinished.new_path("segment"), *place)
+
+
+def _write(writer: SegmentWriter, handed_over: list[pa.Table], hand: Hand) -> None:
+    with no_room():
+        writer.write(handed_over.pop().combine_chunks(), hand.pause())
+
+
+def _finish(writer: SegmentWriter) -> WrittenSegment:
+    with no_room():
+        return writer.finish()
+
+
+def _stored(place: Place, key: str, size: int, facts: EncodedSegment | WrittenSegment) -> StoredSegment:
+    return StoredSegment(
+        place.first,
+        place.last,
+        key,
+        facts.row_count,
+        size,
+        facts.payload_bytes,
+        facts.footer_bytes,
+        facts.footer_crc,
+        facts.digest,
+    )

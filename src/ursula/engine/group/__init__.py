@@ -1,0 +1,1 @@
+"""A running group: commands in batches, expiry, watchers, and what stays in memory."""

@@ -1,0 +1,90 @@
+"""Who waits for which stream or bucket, and what woke them.
+
+A watcher of a stream is called once per log entry that touched it. One of a bucket is called no more
+often than `FEED_PAUSE_SECONDS`: all streams of a bucket together may be busy.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ...model.commands import AnyCommand, Append, StoreCommand
+from ...model.outcomes import AnyOutcome, Appended, Ended, RowsIngested
+
+FEED_PAUSE_SECONDS = 0.005
+
+logger = logging.getLogger(__name__)
+
+Watcher = Callable[[], None]
+
+
+class Watchers:
+    """Callbacks by stream incarnation, or by the key of a bucket."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, dict[Watcher, None]] = {}
+        self._touched_buckets: dict[str, None] = {}
+        self._pause: asyncio.TimerHandle | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._by_key)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_key.values()))
+
+    def add(self, key: str, watcher: Watcher) -> None:
+        """Call the watcher whenever something happens to the stream or the bucket."""
+        self._by_key.setdefault(key, {})[watcher] = None
+
+    def remove(self, key: str, watcher: Watcher) -> None:
+        """Call it no more."""
+        watchers = self._by_key.get(key)
+        if watchers is not None:
+            watchers.pop(watcher, None)
+            if not watchers:
+                del self._by_key[key]
+
+    def wake(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
+        """An entry was applied: wake who watches what it touched."""
+        touched: dict[str, None] = {}
+        buckets, watched = self._touched_buckets, self._by_key
+        for command, outcome in zip(commands, outcomes, strict=True):
+            if isinstance(command, Append):
+                buckets[command.bucket] = None
+                if type(outcome) is Appended and outcome.incarnation in watched:
+                    touched[outcome.incarnation] = None
+                continue
+            if not isinstance(command, StoreCommand):
+                buckets[command.bucket] = None
+            if isinstance(outcome, Ended):
+                touched[outcome.incarnation] = None
+            elif isinstance(outcome, RowsIngested):
+                touched.update(dict.fromkeys(outcome.incarnations))
+        for incarnation in touched:
+            self._call(incarnation)
+        if self._touched_buckets and self._pause is None:
+            self._wake_buckets()
+
+    def _wake_buckets(self) -> None:
+        """Wake who follows a bucket: at once after a pause; what comes soon after that, together."""
+        touched, self._touched_buckets = self._touched_buckets, {}
+        for bucket in touched:
+            self._call(bucket_key(bucket))
+        self._pause = asyncio.get_running_loop().call_later(FEED_PAUSE_SECONDS, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._pause = None
+        if self._touched_buckets:
+            self._wake_buckets()
+
+    def _call(self, key: str) -> None:
+        for watcher in tuple(self._by_key.get(key, ())):
+            try:
+                watcher()
+            except Exception:
+                logger.exception("a watcher failed")
+
+
+def bucket_key(bucket: str) -> str:
+    """The key under which a bucket is watched; no incarnation of a stream looks like it."""
+    return f"/{bucket}"

@@ -1,0 +1,167 @@
+"""Looking at a store without a server: what there is, and whether it is whole."""
+
+from typing import NamedTuple
+
+from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store
+from ...cold.segment.report import SegmentReport
+from ...cold.state import manifest as manifests
+from ...cold.state.manifest import FoundManifest, Generation, Manifest
+from ...model.commands import StoredSegment
+from ..heartbeat import Heartbeat, find_heartbeats
+from ..load_state import Loaded, StartRefused, load
+from .restore import Moment, RestoreRefused, choose, find_generations
+from .verify import (
+    Damage,
+    Examined,
+    Extent,
+    Progress,
+    all_segments,
+    check_contents,
+    check_state,
+    examine_object,
+    extent_of,
+)
+
+
+class GroupSurvey(NamedTuple):
+    """What a store has of a group, as of one of its manifests."""
+
+    group: int
+    manifests: list[FoundManifest]
+    manifest: Manifest
+    extent: Extent
+    segments: list[StoredSegment]
+    unnamed: list[tuple[str, int]]
+    """Segments that are there and not in this state, with their sizes: replaced, of later, or left over."""
+
+
+class StoreSurvey(NamedTuple):
+    """What a store has."""
+
+    root: str
+    generations: list[Generation]
+    groups: list[GroupSurvey]
+    servers: list[Heartbeat]
+    """Those that say that they use it."""
+
+
+class Verified(NamedTuple):
+    """What was found when everything was read."""
+
+    extent: Extent
+    positions: dict[int, int]
+    damages: list[Damage]
+
+
+async def survey_store(store: Store, group: int | None, moment: Moment | None) -> StoreSurvey:
+    """What a store has: of all groups or one, now or as of a moment."""
+    generations = await find_generations(store)
+    found = [await _survey(store, number, moment) for number in _numbers(store, generations, group)]
+    servers = [one for one in (await find_heartbeats(store)).values() if one is not None]
+    return StoreSurvey(store.root, generations, found, servers)
+
+
+async def show_segment(store: Store, key: str) -> SegmentReport:
+    """What a segment holds, checked against itself."""
+    return await examine_object(store, key)
+
+
+async def verify_store(
+    store: Store,
+    group: int | None,
+    moment: Moment | None,
+    progress: Progress,
+    examined: Examined | None = None,
+) -> Verified:
+    """Read everything that the newest manifests, or those of a moment, lead to; `examined`: by whom."""
+    generations = await find_generations(store)
+    extent, positions, damages = Extent(), {}, []
+    for number in _numbers(store, generations, group):
+        damages += await _check_documents(store, number)
+        manifest, key = await _readable(store, number, moment)
+        positions[number] = manifest.position
+        of_state = await check_state(store, manifest)
+        damages += of_state
+        if of_state:
+            damages += await _check_alone(store, number, progress)
+            continue
+        try:
+            loaded = await load(store, manifest, key)
+        except ObjectDamaged as error:
+            damages.append(Damage(error.key, error.problem))
+            continue
+        except StartRefused as error:
+            damages.append(Damage(key, str(error)))
+            continue
+        damages += await check_contents(store, loaded, progress, examined)
+        extent = extent.plus(extent_of(loaded.state))
+    return Verified(extent, positions, damages)
+
+
+def _numbers(store: Store, generations: list[Generation], group: int | None) -> list[int]:
+    """All groups of a store, or the one that is asked for."""
+    count = generations[-1].groups
+    if group is None:
+        return list(range(count))
+    if not 0 <= group < count:
+        there = "only group 0" if count == 1 else f"the groups 0 to {count - 1}"
+        raise RestoreRefused(f"{store.root} has no group {group}: it has {there}")
+    return [group]
+
+
+async def _survey(store: Store, group: int, moment: Moment | None) -> GroupSurvey:
+    chosen = await choose(store, group, moment)
+    loaded: Loaded = await load(store, chosen.manifest, chosen.key)
+    segments = all_segments(loaded.state)
+    named = {segment.key for segment in segments}
+    stored = await store.list(f"segments/g{group}/")
+    return GroupSurvey(
+        group,
+        await manifests.find_manifests(store, group),
+        chosen.manifest,
+        extent_of(loaded.state),
+        segments,
+        [(found.key, found.size) for found in stored if found.key not in named],
+    )
+
+
+async def _readable(store: Store, group: int, moment: Moment | None) -> tuple[Manifest, str]:
+    """The manifest of a moment; without one the newest that can be read, as a server would do."""
+    if moment is None:
+        for found in await manifests.find_manifests(store, group):
+            try:
+                return await manifests.read_manifest(store, found.key), found.key
+            except (ObjectDamaged, ObjectMissing):
+                continue
+    chosen = await choose(store, group, moment)
+    return chosen.manifest, chosen.key
+
+
+async def _check_documents(store: Store, group: int) -> list[Damage]:
+    """Whether all manifests and the live list can be read; what a server removes meanwhile is not missed."""
+    damages = []
+    for found in await manifests.find_manifests(store, group):
+        try:
+            await manifests.read_manifest(store, found.key)
+        except ObjectDamaged as error:
+            damages.append(Damage(error.key, error.problem))
+        except ObjectMissing:
+            continue
+    try:
+        await manifests.read_live(store, group)
+    except ObjectDamaged as error:
+        damages.append(Damage(error.key, error.problem))
+    except ObjectMissing:
+        pass  # it is written some seconds after the first flush
+    return damages
+
+
+async def _check_alone(store: Store, group: int, progress: Progress) -> list[Damage]:
+    """Check segments by what they say of themselves, where no state can be asked."""
+    damages = []
+    stored = await store.list(f"segments/g{group}/")
+    for number, found in enumerate(stored):
+        report = await examine_object(store, found.key)
+        damages += [Damage(found.key, problem) for problem in report.problems]
+        progress("reading segments", number + 1, len(stored))
+    return damages

@@ -1,0 +1,329 @@
+"""Restoring: a new node from the store alone, as of the last flush or an earlier one.
+
+A restore begins a new generation, so that positions never go back and a node that still runs in the old one
+stops. In this order: everything is checked; the data folder is marked, so that no server starts from it;
+`generations/{n}.json` is created, which decides it; each group gets a base and a manifest at the first
+position of the generation, and a live list; the data folder gets its identity. A restore that was killed
+before the generation was there has changed nothing in the store; after that, it is run again, and takes a
+further one.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store
+from ...cold.state import manifest as manifests
+from ...cold.state.manifest import FoundManifest, Generation, LiveList, Manifest, StateFacts
+from ...cold.state.state_rows import BATCH_ROWS, batch_of, encode_state
+from ...log.seam import GENERATION_SHIFT
+from ...model.state import State
+from ...model.store_view import checkpoint
+from ...model.store_view.generation import begin_generation
+from ..clock import Clock, system_clock
+from ..data_folder import FORMAT as FOLDER_FORMAT
+from ..data_folder import Identity, NewFolder
+from ..flush.segment_upload import live_segment
+from ..heartbeat import find_heartbeats, is_alive
+from ..load_state import Loaded, StartRefused, load
+from .verify import Damage, Extent, Progress, check_contents, check_presence, extent_of
+
+GROUP_ROW = (0, "", "")
+
+_AGO = re.compile(r"(\d{1,9}) ?(s|m|h|d) ago")
+_POSITION = re.compile(r"\d{1,20}")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+class RestoreRefused(Exception):
+    """It cannot be restored so; the text says why and what to do."""
+
+
+class Damaged(RestoreRefused):
+    """The store has not everything that it should."""
+
+    def __init__(self, damages: list[Damage]) -> None:
+        super().__init__(f"{len(damages)} of the objects that are needed are missing or damaged")
+        self.damages = damages
+
+
+class Moment(NamedTuple):
+    """How far back to go: to a position of the log, or to a time in microseconds since 1970."""
+
+    position: int | None = None
+    time: int | None = None
+
+
+class Chosen(NamedTuple):
+    """The manifest of a group that is to be restored, and how many there are after it."""
+
+    key: str
+    manifest: Manifest
+    newer_count: int
+
+
+class Restored(NamedTuple):
+    """What was restored, and up to where."""
+
+    cluster: str
+    generation: int
+    extent: Extent
+    chosen: list[Chosen]
+    damages: list[Damage]
+
+    @property
+    def at(self) -> int:
+        """The time up to which everything is there, in microseconds since 1970."""
+        return min(chosen.manifest.at for chosen in self.chosen)
+
+
+def parse_moment(text: str, now: int) -> Moment:
+    """A position, an RFC 3339 time, or how long ago: 90s ago, 30m ago, 2h ago, 7d ago."""
+    if _POSITION.fullmatch(text):
+        return Moment(position=int(text))
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return Moment(time=now - int(ago[1]) * _SECONDS[ago[2]] * 1_000_000)
+    found = _parse_time(text)
+    if found is None:
+        raise ValueError(
+            f"{text!r} is neither a position nor a time such as 2030-01-01T12:00:00Z or '2h ago'"
+        )
+    since = found - datetime(1970, 1, 1, tzinfo=UTC)
+    return Moment(time=(since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
+
+
+def _parse_time(text: str) -> datetime | None:
+    """A time in UTC; None if it is none, or if its year in UTC has more or less than four digits."""
+    try:
+        found = datetime.fromisoformat(text.upper())
+        return None if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def format_time(microseconds: int) -> str:
+    """A time as people and programs read it."""
+    moment = datetime.fromtimestamp(microseconds // 1_000_000, UTC)
+    return moment.replace(microsecond=microseconds % 1_000_000).isoformat().replace("+00:00", "Z")
+
+
+async def restore(
+    store: Store,
+    folder: NewFolder,
+    moment: Moment | None,
+    progress: Progress,
+    *,
+    read_all: bool = False,
+    accept_damage: bool = False,
+    take_over: bool = False,
+    clock: Clock = system_clock,
+) -> Restored:
+    """Make a node from a store; `Damaged` if something is missing, unless that is accepted.
+
+    A store that a server seems to use is refused, unless it is to be taken over.
+    """
+    signs = None if take_over else await _signs_of_life(store, clock())
+    newest, planned, loaded = await _plan(store, moment, progress, read_all)
+    if planned.damages and not accept_damage:
+        raise Damaged(planned.damages)
+    if signs is not None and await _signs_of_life(store, clock()) != signs:
+        raise _in_use(store, "a server has written to it just now")
+    await asyncio.to_thread(folder.begin)
+    try:
+        generation = await _begin(store, newest, planned.chosen, clock())
+    except RestoreRefused:
+        folder.take_back()
+        raise
+    for one in loaded:
+        await _store_base(store, generation, one, progress)
+    identity = Identity(FOLDER_FORMAT, generation.cluster, generation.generation, generation.groups)
+    await asyncio.to_thread(folder.finish, identity)
+    return planned
+
+
+async def _signs_of_life(store: Store, now: int) -> object:
+    """What changes in a store while a server uses it; refuses one whose server seems to run."""
+    heartbeats = await find_heartbeats(store)
+    for key, heartbeat in heartbeats.items():
+        if heartbeat is None:
+            raise _in_use(store, f"{key} says so, though it cannot be read")
+        if is_alive(heartbeat, now):
+            raise _in_use(
+                store,
+                f"node {heartbeat.node} at {heartbeat.address} on {heartbeat.host} said so "
+                f"{max(0, round(heartbeat.age_seconds(now)))} s ago, and counts as dead after "
+                f"{heartbeat.patience_seconds:.0f} s",
+            )
+    newest = (await find_generations(store))[-1]
+    found = [await manifests.find_manifests(store, group) for group in range(newest.groups)]
+    return heartbeats, [some[:1] for some in found]
+
+
+def _in_use(store: Store, reason: str) -> RestoreRefused:
+    return RestoreRefused(
+        f"{store.root} is in use: {reason}. Stop that server first, or restore from a copy. With `ursula "
+        "restore --take-over` the store is taken away from it: it stops, and what it took after the last "
+        "flush is lost"
+    )
+
+
+async def plan_restore(store: Store, moment: Moment | None, progress: Progress) -> Restored:
+    """What a restore would make; nothing is changed."""
+    _, planned, _ = await _plan(store, moment, progress, read_all=False)
+    return planned
+
+
+async def _plan(
+    store: Store, moment: Moment | None, progress: Progress, read_all: bool
+) -> tuple[Generation, Restored, list[Loaded]]:
+    newest = (await find_generations(store))[-1]
+    chosen = [await choose(store, group, moment) for group in range(newest.groups)]
+    loaded = [await _load(store, one, progress) for one in chosen]
+    check = check_contents if read_all else check_presence
+    damages = [damage for one in loaded for damage in await check(store, one, progress)]
+    extent = Extent()
+    for one in loaded:
+        extent = extent.plus(extent_of(one.state))
+    return newest, Restored(newest.cluster, newest.generation + 1, extent, chosen, damages), loaded
+
+
+async def find_generations(store: Store) -> list[Generation]:
+    """All generations of a store, which must have one."""
+    try:
+        found = await manifests.read_generations(store)
+    except ObjectDamaged as error:
+        raise RestoreRefused(f"{error}: {manifests.GENERATION_HINT}") from None
+    if not found:
+        raise RestoreRefused(
+            f"{store.root} is not a store of ursula: it has no generations/1.json. Is it the folder, or the "
+            "bucket and prefix, that cold.root and cold.s3_bucket of the node say?"
+        )
+    return found
+
+
+async def choose(store: Store, group: int, moment: Moment | None) -> Chosen:
+    """The newest manifest of a group at or before a moment."""
+    found = await manifests.find_manifests(store, group)
+    if not found:
+        raise RestoreRefused(
+            f"{store.root} has no manifest of group {group}: nothing was ever flushed, and everything is in "
+            "the log of the node"
+        )
+    number = 0
+    if moment is not None:
+        number = await _find(store, found, moment)
+    key = found[number].key
+    try:
+        return Chosen(key, await manifests.read_manifest(store, key), number)
+    except (ObjectDamaged, ObjectMissing) as error:
+        hint = "put it back from a backup"
+        before = await _first_readable(store, found[number + 1 :])
+        if before is not None:
+            hint += f", or go back to the one before with --at {before.position}"
+        raise RestoreRefused(f"{error}: {hint}") from None
+
+
+async def _find(store: Store, found: Sequence[FoundManifest], moment: Moment) -> int:
+    """Which of the manifests, newest first, is the last one at or before a moment."""
+    if moment.position is not None:
+        for number, one in enumerate(found):
+            if one.position <= moment.position:
+                return number
+        raise RestoreRefused(
+            f"the oldest manifest is of position {found[-1].position}, and the newest of position "
+            f"{found[0].position}: choose one between them"
+        )
+    time = moment.time or 0
+    number = await manifests.last_at(store, found, time)
+    if number == len(found):
+        oldest, newest = [await _first_readable(store, some) for some in (found[::-1], found)]
+        if oldest is None or newest is None:
+            raise RestoreRefused(f"no manifest in {store.root} can be read: put one back from a backup")
+        raise RestoreRefused(
+            f"the oldest manifest is of {format_time(oldest.at)}, and the newest of "
+            f"{format_time(newest.at)}: choose a time between them"
+        )
+    return number
+
+
+async def _first_readable(store: Store, found: Sequence[FoundManifest]) -> Manifest | None:
+    for one in found:
+        try:
+            return await manifests.read_manifest(store, one.key)
+        except (ObjectDamaged, ObjectMissing):
+            continue
+    return None
+
+
+async def _load(store: Store, chosen: Chosen, progress: Progress) -> Loaded:
+    total = sum(facts.bytes for facts in chosen.manifest.state)
+    progress("reading the state", 0, total)
+    try:
+        loaded = await load(store, chosen.manifest, chosen.key)
+    except (ObjectDamaged, ObjectMissing, StartRefused) as error:
+        raise RestoreRefused(
+            f"{error}: put it back from a backup, or go back further with --at (a position below "
+            f"{chosen.manifest.position}); `ursula inspect` lists what there is"
+        ) from None
+    progress("reading the state", total, total)
+    return loaded
+
+
+async def _begin(store: Store, newest: Generation, chosen: Sequence[Chosen], now: int) -> Generation:
+    """Create the next generation. From here on the old node stops at its next flush."""
+    generation = Generation(
+        manifests.FORMAT,
+        newest.cluster,
+        newest.generation + 1,
+        newest.groups,
+        now,
+        chosen[0].key,
+        {str(one.manifest.group): one.manifest.position for one in chosen},
+    )
+    key = manifests.generation_key(generation.generation)
+    if not await store.create(key, manifests.encode(generation)):
+        raise RestoreRefused(
+            f"someone else began {key} at this moment: look who, and run it again if need be"
+        )
+    return generation
+
+
+async def _store_base(store: Store, generation: Generation, loaded: Loaded, progress: Progress) -> None:
+    """Store the state as of the first position of the generation, and the manifest and live list of it."""
+    state, group = loaded.state, loaded.state.group
+    position = generation.generation << GENERATION_SHIFT
+    begin_generation(state, position, generation.at, [facts.path for facts in loaded.manifest.state])
+    encoded = await asyncio.to_thread(lambda: encode_state(_batches(state, progress)))
+    key = manifests.state_key(group, position)
+    await store.put(key, memoryview(encoded.data))
+    manifest = Manifest(
+        manifests.FORMAT,
+        generation.cluster,
+        generation.generation,
+        group,
+        position,
+        position,
+        state.at,
+        None,
+        [StateFacts(key, True, encoded.rows, encoded.data.size, encoded.digest)],
+        loaded.key,
+    )
+    await store.put(manifests.manifest_key(group, position), manifests.encode(manifest))
+    segments = [live_segment(one) for one in state.segments]
+    live = LiveList(generation.cluster, generation.generation, group, position, segments)
+    await store.put(manifests.live_key(group), manifests.encode(live))
+
+
+def _batches(state: State, progress: Progress) -> list[pa.RecordBatch]:
+    batches = [batch_of([(GROUP_ROW, checkpoint.group_row(state))])]
+    keys = list(checkpoint.all_keys(state))
+    for first in range(0, len(keys), BATCH_ROWS):
+        some = keys[first : first + BATCH_ROWS]
+        batches.append(batch_of([(key, checkpoint.row_of(state, key)) for key in some]))
+        progress("writing the new state", first + len(some), len(keys))
+    return batches

@@ -1,0 +1,332 @@
+"""Whether a store has what its manifests promise: every object, and every byte of every stream.
+
+Works on a store alone, without a server. Damage is found and told, object by object; only a store that
+cannot be reached is raised.
+"""
+
+import asyncio
+import hashlib
+from bisect import bisect_right
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from ...cold.objects.checksum import digest_of
+from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store
+from ...cold.segment.report import Range, SegmentReport, examine
+from ...cold.state.manifest import Manifest
+from ...model.commands import StoredSegment
+from ...model.state import State
+from ...model.stream.row import StreamRow, read_row
+from ..load_state import Loaded
+
+LOOK_AHEAD = 4
+"""So many segments are fetched and read at once."""
+BLOB_STEP_BYTES = 8 << 20
+
+
+class Progress(Protocol):
+    """Is told how far a long piece of work has come, in bytes or objects."""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """So much of it is done."""
+
+
+class Damage(NamedTuple):
+    """Something that is not as it must be: an object by its key, or a stream."""
+
+    name: str
+    problem: str
+
+
+class Extent(NamedTuple):
+    """How much there is."""
+
+    buckets: int = 0
+    streams: int = 0
+    segments: int = 0
+    segment_bytes: int = 0
+    rows: int = 0
+    payload_bytes: int = 0
+    blobs: int = 0
+    blob_bytes: int = 0
+
+    def plus(self, other: "Extent") -> "Extent":
+        """Both together."""
+        return Extent(*(mine + others for mine, others in zip(self, other, strict=True)))
+
+
+class Blob(NamedTuple):
+    """An application snapshot that a stream shows, or would if it came back."""
+
+    key: str
+    size: int
+    digest: str
+
+
+class Need(NamedTuple):
+    """Bytes of a stream that someone can read: its own, or those that a fork shares."""
+
+    bucket: str
+    stream: str
+    incarnation: str
+    start: int
+    end: int
+
+
+def extent_of(state: State) -> Extent:
+    """How much a state has."""
+    segments, blobs = all_segments(state), blobs_of(state)
+    return Extent(
+        len(state.buckets),
+        sum(len(bucket.names) for bucket in state.buckets.values()),
+        len(segments),
+        sum(segment.size for segment in segments),
+        sum(segment.rows for segment in segments),
+        sum(segment.payload_bytes for segment in segments),
+        len(blobs),
+        sum(blob.size for blob in blobs),
+    )
+
+
+def all_segments(state: State) -> list[StoredSegment]:
+    """The segments of a state in the order of their positions, also the one that is yet to be entered."""
+    ahead = state.stored.ahead
+    return [*state.segments, *([] if ahead is None else [ahead])]
+
+
+def blobs_of(state: State) -> list[Blob]:
+    """The snapshots of all streams, and of ended ones as long as they are kept."""
+    found: dict[str, Blob] = {}
+    for _, _, row in _all_rows(state):
+        if row.snapshot is not None:
+            _, blob, _, size, digest = row.snapshot
+            key = f"blobs/{blob}"
+            if blob in state.blobs or key in state.stored.replaced:
+                found[key] = Blob(key, size, digest)
+    return list(found.values())
+
+
+async def check_state(store: Store, manifest: Manifest) -> list[Damage]:
+    """Whether the state objects of a manifest are what was written."""
+    found = []
+    for facts in manifest.state:
+        try:
+            data = await store.get(facts.path)
+        except (ObjectMissing, ObjectDamaged) as error:
+            found.append(_damage(error))
+            continue
+        if len(data) != facts.bytes:
+            found.append(Damage(facts.path, f"it has {len(data)} bytes instead of {facts.bytes}"))
+        elif await asyncio.to_thread(digest_of, data) != facts.digest:
+            found.append(Damage(facts.path, "its digest is another than the one its manifest names"))
+    return found
+
+
+async def check_presence(store: Store, loaded: Loaded, progress: Progress) -> list[Damage]:
+    """Whether all objects that a state names are there, with their sizes; nothing is read."""
+    state = loaded.state
+    wanted = [(segment.key, segment.size) for segment in all_segments(state)]
+    wanted += [(blob.key, blob.size) for blob in blobs_of(state)]
+    sizes = {stored.key: stored.size for stored in await store.list(f"segments/g{state.group}/")}
+    if any(key.startswith("blobs/") for key, _ in wanted):
+        sizes |= {stored.key: stored.size for stored in await store.list("blobs/")}
+    found = []
+    for number, (key, size) in enumerate(wanted):
+        progress("looking for objects", number + 1, len(wanted))
+        if key not in sizes:
+            found.append(Damage(key, "it is missing"))
+        elif sizes[key] != size:
+            found.append(Damage(key, f"it has {sizes[key]} bytes instead of {size}"))
+    return found
+
+
+async def check_contents(
+    store: Store, loaded: Loaded, progress: Progress, examined: "Examined | None" = None
+) -> list[Damage]:
+    """Read everything that a state names: checksums, digests, and that no byte of a stream is missing."""
+    state = loaded.state
+    segments, blobs = all_segments(state), blobs_of(state)
+    total = sum(segment.size for segment in segments) + sum(blob.size for blob in blobs)
+    done, last = 0, 0
+    found: list[Damage] = []
+    coverage = Coverage()
+    async for segment, report in (examined or _examined)(store, segments):
+        found += [Damage(segment.key, problem) for problem in report.problems]
+        found += _differences(segment, report)
+        if segment.first < last:
+            found.append(Damage(segment.key, f"its positions begin before {last}, where another ends"))
+        last = max(last, segment.last)
+        for one in report.ranges:
+            if not coverage.add(one):
+                found.append(Damage(segment.key, f"it repeats bytes of {one.bucket}/{one.stream}"))
+        done += segment.size
+        progress("reading segments", done, total)
+    for blob in blobs:
+        found += await _check_blob(store, blob)
+        done += blob.size
+        progress("reading snapshots", done, total)
+    return found + await asyncio.to_thread(lambda: [*coverage.gaps(state), *_lost_refs(state)])
+
+
+async def examine_object(store: Store, key: str, segment: StoredSegment | None = None) -> SegmentReport:
+    """Read a segment; what is wrong with it is among its problems."""
+    try:
+        data = await store.get(key)
+    except (ObjectMissing, ObjectDamaged) as error:
+        return SegmentReport(key, 0, 0, 0, 0, 0, {}, 0, [], [], [_damage(error).problem])
+    if segment is None:
+        return await asyncio.to_thread(examine, key, data)
+    return await asyncio.to_thread(examine, key, data, segment.digest, segment.footer_crc)
+
+
+Examined = Callable[[Store, Sequence[StoredSegment]], AsyncIterator[tuple[StoredSegment, SegmentReport]]]
+"""Who reads segments: their reports in order."""
+
+
+class Coverage:
+    """Which bytes of which streams the segments have, gathered in the order of their positions."""
+
+    def __init__(self) -> None:
+        self._ends: dict[tuple[str, str, str], list[int]] = {}
+
+    def add(self, one: Range) -> bool:
+        """Add a stretch; False if some of it was there before."""
+        bounds = self._ends.setdefault(one[:3], [])
+        if bounds and one.start < bounds[-1]:
+            return False
+        if bounds and bounds[-1] == one.start:
+            bounds[-1] = one.end
+        else:
+            bounds += (one.start, one.end)
+        return True
+
+    def gaps(self, state: State) -> Iterator[Damage]:
+        """What streams should have and no segment does."""
+        told = set()
+        for need in needs_of(state):
+            for start, end in self._missing(need):
+                gap = need._replace(start=start, end=end)
+                if gap not in told:
+                    told.add(gap)
+                    name = f"{need.bucket}/{need.stream}"
+                    yield Damage(name, f"no segment has its bytes from {start} up to {end}")
+
+    def _missing(self, need: Need) -> Iterator[tuple[int, int]]:
+        bounds = self._ends.get(need[:3], [])
+        place = need.start
+        number = bisect_right(bounds, place)
+        if number % 2:  # it lies within a stretch
+            place = bounds[number]
+            number += 1
+        while place < need.end:
+            start = min(bounds[number], need.end) if number < len(bounds) else need.end
+            if start > place:
+                yield place, start
+            place = bounds[number + 1] if number < len(bounds) else need.end
+            number += 2
+
+
+def needs_of(state: State) -> Iterator[Need]:
+    """The bytes that the segments must have, stream by stream; those of ended ones that may come back too."""
+    for bucket, name, row in _all_rows(state):
+        end = row.tail
+        owner: tuple[str, StreamRow] | None = (name, row)
+        while owner is not None:
+            begin = max(row.earliest, owner[1].fork_offset)
+            if begin < end:
+                yield Need(bucket, owner[0], owner[1].incarnation, begin, end)
+            if row.earliest >= owner[1].fork_offset:
+                break
+            end = min(end, owner[1].fork_offset)
+            owner = _parent(state, bucket, owner[1])
+
+
+def _all_rows(state: State) -> Iterator[tuple[str, str, StreamRow]]:
+    """Bucket, name and row of all streams that can be read, and of those that may come back."""
+    for bucket in state.buckets.values():
+        for name in bucket.names:
+            row = bucket.row(name)
+            if row is not None:
+                yield bucket.name, name, read_row(row)
+    for grave in state.graves.incarnations.values():
+        yield *grave.name, read_row(grave.row)
+
+
+def _parent(state: State, bucket: str, row: StreamRow) -> tuple[str, StreamRow] | None:
+    """The stream that a fork shares bytes with: still there for its sake, or ended as the fork itself."""
+    if row.parent is None:
+        return None
+    name, incarnation = row.parent
+    found = state.buckets.get(bucket)
+    kept = found.row(name) if found is not None else None
+    if kept is not None and (fields := read_row(kept)).incarnation == incarnation:
+        return name, fields
+    grave = state.graves.find(bucket, name, incarnation)
+    return None if grave is None else (name, read_row(grave.row))
+
+
+def _lost_refs(state: State) -> Iterator[Damage]:
+    """Streams that cannot find their bytes though they may be there."""
+    for bucket, name, row in _all_rows(state):
+        begin = max(row.earliest, row.fork_offset)
+        if begin >= row.tail:
+            continue
+        offsets, positions = row.refs[0::3], row.refs[1::3]
+        first = bisect_right(offsets, begin) - 1
+        if first < 0:
+            yield Damage(f"{bucket}/{name}", f"nothing leads to its byte {begin}")
+        for position in positions[max(first, 0) :]:
+            if state.segment_at(position) is None:
+                yield Damage(f"{bucket}/{name}", f"no segment has position {position}, which it needs")
+
+
+async def _examined(
+    store: Store, segments: Sequence[StoredSegment]
+) -> AsyncIterator[tuple[StoredSegment, SegmentReport]]:
+    """Reports in order, some of them made at the same time."""
+    under_way: deque[tuple[StoredSegment, asyncio.Task[SegmentReport]]] = deque()
+    try:
+        for segment in segments:
+            task = asyncio.create_task(examine_object(store, segment.key, segment))
+            under_way.append((segment, task))
+            if len(under_way) >= LOOK_AHEAD:
+                oldest, work = under_way.popleft()
+                yield oldest, await work
+        while under_way:
+            oldest, work = under_way.popleft()
+            yield oldest, await work
+    finally:
+        for _, work in under_way:
+            work.cancel()
+
+
+def _differences(segment: StoredSegment, report: SegmentReport) -> Iterator[Damage]:
+    """What a segment that is whole in itself has other than the state says."""
+    if report.problems:
+        return
+    said = (segment.first, segment.last, segment.rows, segment.size, segment.payload_bytes)
+    seen = (report.first, report.last, report.rows, report.bytes, report.payload_bytes)
+    names = ("begins after position", "ends at position", "rows", "bytes", "bytes of messages")
+    for name, expected, actual in zip(names, said, seen, strict=True):
+        if expected != actual:
+            yield Damage(segment.key, f"{name}: {actual} instead of {expected}")
+
+
+async def _check_blob(store: Store, blob: Blob) -> list[Damage]:
+    digest = hashlib.sha256()
+    try:
+        size = await store.size(blob.key)
+        if size != blob.size:
+            return [Damage(blob.key, f"it has {size} bytes instead of {blob.size}")]
+        for start in range(0, size, BLOB_STEP_BYTES):
+            digest.update(await store.get_range(blob.key, start, min(size, start + BLOB_STEP_BYTES)))
+    except (ObjectMissing, ObjectDamaged) as error:
+        return [_damage(error)]
+    if f"sha256:{digest.hexdigest()}" != blob.digest:
+        return [Damage(blob.key, "its digest is another than the one it was published with")]
+    return []
+
+
+def _damage(error: ObjectMissing | ObjectDamaged) -> Damage:
+    return Damage(error.key, "it is missing" if isinstance(error, ObjectMissing) else error.problem)

@@ -1,0 +1,1 @@
+"""Reads: from memory at once, from the store by waiting for it."""

@@ -1,0 +1,108 @@
+"""What of the stored history anyone still needs, by the state alone.
+
+Asked while everything goes on, bit by bit. That is right because what is not needed never is again: an
+incarnation that is neither a stream nor a grave does not come back, and what lies before the beginning of a
+stream is not forked. So a row is judged by the state of any moment after it was stored.
+
+Of a stream that has ended, the row that says so is needed for as long as its bucket is: whoever follows the
+feed and comes late, or counts rows of the table, would otherwise never learn that the stream is gone.
+"""
+
+import asyncio
+
+from ...model.state import State
+from ...model.stream.row import decode_stream
+from ...model.stream.stream import Stream
+
+EVERYTHING = 2**63 - 1
+ALL_BUT_THE_END = EVERYTHING - 1
+STEP = 256
+PAUSE_SECONDS = 0.01
+
+Owner = tuple[str, str, str]
+"""Bucket, stream, incarnation."""
+
+
+class Needed:
+    """What is needed of one group; with `keep_all`, everything."""
+
+    def __init__(self, state: State, keep_all: bool) -> None:
+        self._state = state
+        self._keep_all = keep_all
+
+    async def floors(self, owners: list[Owner]) -> list[int]:
+        """For each stream: its messages up to which offset are not needed.
+
+        ALL_BUT_THE_END: nor its events, but for its end; EVERYTHING: nor that.
+        """
+        floors = []
+        for count, owner in enumerate(owners, 1):
+            floors.append(self.floor(*owner))
+            if count % STEP == 0:
+                await asyncio.sleep(PAUSE_SECONDS)
+        return floors
+
+    def floor(self, bucket: str, name: str, incarnation: str) -> int:
+        """The same for one; a parked stream stays so."""
+        graves = self._state.graves
+        if self._keep_all or incarnation in graves.incarnations:
+            return 0
+        stream = self._stream(bucket, name)
+        if stream is None or stream.incarnation != incarnation:
+            return ALL_BUT_THE_END if self._is_in_feed(bucket, incarnation) else EVERYTHING
+        if stream.fork_count or incarnation in graves.sources:
+            return 0
+        return stream.beginning_before(self._state.stored.horizon)
+
+    def _is_in_feed(self, bucket: str, incarnation: str) -> bool:
+        """Whether a stream that has ended was one of the bucket that has the name now."""
+        found = self._state.buckets.get(bucket)
+        _, position, _ = incarnation.split("-")
+        return found is not None and int(position) >= found.position
+
+    def earliest(self, bucket: str, name: str, incarnation: str) -> int:
+        """Where a stream, or what is kept of one that has ended, begins; nobody may read before it."""
+        grave = self._state.graves.find(bucket, name, incarnation)
+        stream = decode_stream(name, grave.row) if grave is not None else self._stream(bucket, name)
+        return 0 if stream is None or stream.incarnation != incarnation else stream.earliest
+
+    async def bytes_by_segment(self) -> dict[str, int]:
+        """About how many bytes are needed of each segment: what streams and graves refer to."""
+        found: dict[str, int] = {}
+        state, count = self._state, 0
+        for bucket in list(state.buckets.values()):
+            for name in bucket.all_names():
+                stream = self._stream(bucket.name, name)
+                if stream is not None:
+                    self._add(stream, self.floor(bucket.name, name, stream.incarnation), found)
+                count += 1
+                if count % STEP == 0:
+                    await asyncio.sleep(PAUSE_SECONDS)
+        for incarnation in state.graves.by_time:
+            grave = state.graves.incarnations.get(incarnation)
+            if grave is not None:
+                self._add(decode_stream(grave.name[1], grave.row), 0, found)
+            count += 1
+            if count % STEP == 0:
+                await asyncio.sleep(PAUSE_SECONDS)
+        return found
+
+    def _stream(self, bucket: str, name: str) -> Stream | None:
+        found = self._state.buckets.get(bucket)
+        if found is None:
+            return None
+        stream = found.streams.get(name)
+        if stream is None and name in found.parked:
+            stream = decode_stream(name, found.parked[name])
+        return stream
+
+    def _add(self, stream: Stream, floor: int, found: dict[str, int]) -> None:
+        """Add the stretches of a stream to the segments that they lie in."""
+        refs = stream.refs
+        if refs is None:
+            return
+        ends = [*refs[3::3], stream.tail]
+        for start, position, end in zip(refs[0::3], refs[1::3], ends, strict=True):
+            segment = self._state.segments.at(position) if end > floor else None
+            if segment is not None:
+                found[segment.key] = found.get(segment.key, 0) + end - max(start, floor)

@@ -1,0 +1,61 @@
+"""The log entry: one batch of commands as bytes.
+
+The version is raised with every new command or field, so that an older server which meets one can
+say what it is missing; entries of every lower version stay readable.
+
+Layout: a msgpack array of four: format version, proposer, time in microseconds since 1970, and the
+array of commands, each an array that begins with its tag. The proposer is a random number of the
+process that wrote it, so that no two processes ever write the same entry.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from ..commands import AnyCommand
+
+ENTRY_VERSION = 5
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(tuple[int, int, int, list[AnyCommand]])
+_items = msgspec.msgpack.Decoder(list[msgspec.Raw])  # of any version: all it promises is an array
+
+
+class Batch(NamedTuple):
+    """A decoded log entry."""
+
+    proposer: int
+    at: int
+    commands: list[AnyCommand]
+
+
+class EntryUnreadable(Exception):
+    """An entry that this version cannot read: the log was written by a newer one, or is not ours."""
+
+
+def encode(proposer: int, at: int, commands: Sequence[AnyCommand]) -> bytes:
+    """The bytes of a batch."""
+    return _encoder.encode((ENTRY_VERSION, proposer, at, commands))
+
+
+def decode(payload: bytes) -> Batch:
+    """The batch in these bytes, or EntryUnreadable with the versions on both sides."""
+    try:
+        version, proposer, at, commands = _decoder.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise EntryUnreadable(_explain(payload, str(error))) from None
+    if not 1 <= version <= ENTRY_VERSION:
+        raise EntryUnreadable(_explain(payload, "another format"))
+    return Batch(proposer, at, commands)
+
+
+def _explain(payload: bytes, problem: str) -> str:
+    try:
+        found = f"version {msgspec.msgpack.decode(_items.decode(payload)[0], type=int)}"
+    except (msgspec.MsgspecError, IndexError):
+        found = "no version that can be read"
+    return (
+        f"a log entry has {found}, and this server reads version {ENTRY_VERSION} ({problem}): "
+        "start the version of ursula that wrote it"
+    )

@@ -1,0 +1,32 @@
+"""What is not in memory: a read that meets it is told where to go on, and nothing else."""
+
+from typing import NamedTuple
+
+from ..stream.blob_slice import Part
+from ..stream.messages import Payload
+from ..stream.stream import Stream
+
+
+class NotHeld(NamedTuple):
+    """The bytes of a stream from an offset on, or from an ordinal, must be read from the store."""
+
+    stream: Stream
+    offset: int | None
+    record: int | None = None
+
+
+class FeedNotHeld(NamedTuple):
+    """The rows of a bucket after a position must be read from the store."""
+
+    after: int
+    in_blobs: bool = False
+
+
+def all_held(stream: Stream, chunks: list[Payload]) -> bool:
+    """Whether what was read are bytes, not names of blobs."""
+    owner: Stream | None = stream
+    while owner is not None:
+        if owner.messages.has_parts:
+            return not any(type(chunk) is Part for chunk in chunks)
+        owner = owner.parent
+    return True

@@ -1,0 +1,203 @@
+"""The state as rows, and back: what a flush stores beside the messages, and what a start begins with.
+
+A row is found by its key (see changes.py). Layout of each: a msgpack array; a stream's is in rows.py, a
+bucket's is (version, position, created_at), those of a segment, a replaced object and a bulk write are their
+fields, and a grave's is in graves.py. The group has one row of its own, with everything that is not of that
+kind.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import msgspec
+
+from ..bucket import Bucket
+from ..commands import StoredSegment
+from ..deleted import Grave, decode_graves
+from ..outcomes import Ingest
+from ..state import State
+from ..stream.row import RowUnreadable, read_row
+from .dirty_rows import Key, RowKind
+from .store_state import GROUP_ROW_VERSION, GroupRow, Replaced
+
+BUCKET_ROW_VERSION = 1
+
+T = TypeVar("T")
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_bucket = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
+_decode_segment = msgspec.msgpack.Decoder(StoredSegment).decode
+_decode_replaced = msgspec.msgpack.Decoder(Replaced).decode
+_decode_ingest = msgspec.msgpack.Decoder(Ingest).decode
+_decode_group = msgspec.msgpack.Decoder(GroupRow).decode
+
+
+def row_of(state: State, key: Key) -> bytes | None:
+    """The row of a key as it is now; None if there is none."""
+    kind, first, second = key
+    if kind == RowKind.STREAM:
+        bucket = state.buckets.get(first)
+        return None if bucket is None else bucket.row(second)
+    if kind == RowKind.BUCKET:
+        bucket = state.buckets.get(first)
+        return None if bucket is None else _encode((BUCKET_ROW_VERSION, bucket.position, bucket.created_at))
+    if kind == RowKind.GRAVE:
+        return state.graves.row(first, second)
+    if kind == RowKind.INGEST:
+        ingest = state.ingests.get((first, second))
+        return None if ingest is None else _encode(ingest)
+    found = state.segments.get(first) if kind == RowKind.SEGMENT else state.stored.replaced.get(first)
+    return None if found is None else _encode(found)
+
+
+def all_keys(state: State) -> Iterator[Key]:
+    """The keys of all rows, for a base; others may change the state while it is walked through."""
+    yield from [(RowKind.SEGMENT, segment.key, "") for segment in state.segments]
+    yield from ((RowKind.REPLACED, key, "") for key in state.stored.replaced.by_time)
+    yield from ((RowKind.GRAVE, *name) for name in state.graves.names())
+    yield from [(RowKind.INGEST, *name) for name in state.ingests]
+    for bucket in list(state.buckets.values()):
+        yield (RowKind.BUCKET, bucket.name, "")
+        for name in bucket.all_names():
+            yield (RowKind.STREAM, bucket.name, name)
+
+
+def group_row(state: State) -> bytes:
+    """What a group has beside its rows, as it is now."""
+    stored = state.stored
+    return _encode(
+        GroupRow(
+            GROUP_ROW_VERSION,
+            state.group,
+            state.position,
+            state.at,
+            stored.flushed,
+            stored.horizon,
+            stored.chain,
+            stored.bodies,
+        )
+    )
+
+
+class Loader:
+    """Puts a state together from its rows: first a base, then what changed, in order."""
+
+    def __init__(self, group: bytes) -> None:
+        row = _read(_decode_group, group)
+        if row.version != GROUP_ROW_VERSION:
+            raise RowUnreadable(f"the state has version {row.version}, and this server reads version 1")
+        self.state = state = State(row.group)
+        state.position = state.cut = row.position
+        state.at = row.at
+        stored = state.stored
+        stored.flushed, stored.horizon = row.flushed, row.horizon
+        stored.chain, stored.bodies = row.chain, row.bodies
+        self.deadlines: list[tuple[str, str]] = []
+        self._graves: dict[
+            tuple[str, str], bytes
+        ] = {}  # those of one name may be in many of the rows to come
+        self._linked: list[tuple[str, str, tuple[str, str] | None]] = []
+
+    def add(self, kind: int, first: str, second: str, row: bytes | None) -> None:
+        """One row; without bytes, it is gone."""
+        state = self.state
+        if kind == RowKind.STREAM:
+            bucket = state.buckets.get(first)
+            if bucket is None:
+                if row is None:
+                    return  # its bucket is gone too
+                bucket = self._bucket(first, 0, 0)
+            if row is None:
+                bucket.parked.pop(second, None)
+            else:
+                bucket.parked[second] = row
+        elif kind == RowKind.BUCKET:
+            if row is None:
+                state.buckets.pop(first, None)
+            else:
+                version, position, created_at = _read(_decode_bucket, row)
+                if version != BUCKET_ROW_VERSION:
+                    raise RowUnreadable(
+                        f"the row of a bucket has version {version}, and this server reads version 1"
+                    )
+                bucket = state.buckets.get(first) or self._bucket(first, position, created_at)
+                bucket.position, bucket.created_at = position, created_at
+        elif kind == RowKind.SEGMENT:
+            if state.segments.get(first) is not None:
+                state.segments.remove(first)
+            if row is not None:
+                state.segments.add(_read(_decode_segment, row))
+        elif kind == RowKind.REPLACED:
+            state.stored.replaced.pop(first, None)
+            if row is not None:
+                state.stored.replaced[first] = _read(_decode_replaced, row)
+        elif kind == RowKind.GRAVE:
+            if row is None:
+                self._graves.pop((first, second), None)
+            else:
+                self._graves[first, second] = row
+        elif kind == RowKind.INGEST:
+            state.ingests.pop((first, second), None)
+            if row is not None:
+                state.ingests[first, second] = _read(_decode_ingest, row)
+        else:
+            raise RowUnreadable(f"the state has a row of kind {kind}, which this server does not know")
+
+    def finish(self) -> Iterator[None]:
+        """Tie everything together, a step at a time."""
+        state = self.state
+        for name, bucket in state.buckets.items():
+            for stream, row in bucket.parked.items():
+                if self._look(name, stream, row):
+                    bucket.hidden[stream] = None
+                yield
+            bucket.names.update(stream for stream in bucket.parked if stream not in bucket.hidden)
+            state.bucket_names.add(name)
+            state.stream_count += len(bucket.parked)
+            yield
+        for grave, row in self._graves.items():
+            for incarnation, at, kept in _read(decode_graves, row):
+                state.graves.add(Grave.of_row(grave, incarnation, at, kept))
+                yield
+        for name, stream, parent in self._linked:
+            self._link(state.buckets[name], stream, parent)
+            yield
+        state.unparked.clear()
+
+    def _bucket(self, name: str, position: int, created_at: int) -> Bucket:
+        state = self.state
+        bucket = state.buckets[name] = Bucket(name, position, created_at, state.gauge, state.unparked)
+        bucket.journal.position = state.position  # what happened before is stored: nobody knows when it ended
+        return bucket
+
+    def _look(self, bucket: str, stream: str, row: bytes) -> bool:
+        """Note what others must know of a stream; whether it is out of sight."""
+        fields = read_row(row)
+        if fields.parent is not None or fields.gone:
+            self._linked.append((bucket, stream, fields.parent))
+        if fields.deadline is not None:
+            self.deadlines.append((bucket, stream))
+        if fields.snapshot is not None:
+            blob = fields.snapshot[1]
+            self.state.blobs[blob] = self.state.blobs.get(blob, 0) + 1
+        return fields.gone
+
+    def _link(self, bucket: Bucket, name: str, parent: tuple[str, str] | None) -> None:
+        """Make a stream that has a source, or is out of sight, an object again."""
+        stream = bucket.find(name)
+        if stream is None or parent is None:
+            return
+        source = bucket.find(parent[0])
+        if source is None or source.incarnation != parent[1]:
+            raise RowUnreadable(
+                f"the stream {name!r} is a fork of {parent[0]!r}, which the state does not have"
+            )
+        stream.parent = source
+        source.fork_count += 1
+
+
+def _read(decode: Callable[[bytes], T], row: bytes) -> T:
+    try:
+        return decode(row)
+    except msgspec.MsgspecError as error:
+        raise RowUnreadable(f"a row of the state cannot be read: {error}") from None

@@ -1,0 +1,39 @@
+"""A message, or a part of one, whose bytes are in a blob of the store. It is measured and cut like bytes."""
+
+from msgspec import Struct
+
+from ..commands import Body
+
+
+class Blocks(Struct, frozen=True, gc=False):
+    """How a blob is checked bit by bit: its size, and the checksums of its blocks."""
+
+    size: int
+    checksums: tuple[int, ...]
+
+
+class Part(Struct, frozen=True, gc=False):
+    """The bytes of a blob from `start` up to `end`; `blocks` is None for one without checksums."""
+
+    blob: str
+    start: int
+    end: int
+    blocks: Blocks | None = None
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    def __getitem__(self, cut: slice) -> "Part":
+        start, end, _ = cut.indices(len(self))
+        return Part(self.blob, self.start + start, self.start + max(start, end), self.blocks)
+
+
+def parts_of(body: Body) -> tuple[Part, ...]:
+    """The messages of a body that are in a blob, one after the other."""
+    blocks = Blocks(sum(body.sizes), body.checksums) if body.checksums else None
+    parts = []
+    start = 0
+    for size in body.sizes:
+        parts.append(Part(body.blob, start, start + size, blocks))
+        start += size
+    return tuple(parts)

@@ -1,0 +1,1 @@
+"""Text that is checked: media types, JSON bodies, attributes."""

@@ -1,0 +1,39 @@
+"""JSON mode: a body is checked and split into messages, each keeping its text exactly as it was sent.
+
+Used before a command is made, never while it is applied: a recursion limit is not deterministic.
+"""
+
+import msgspec
+
+from ..limits import JSON_BODY_BYTES_MAX, JSON_MESSAGES_MAX
+
+_one = msgspec.json.Decoder(msgspec.Raw)
+_many = msgspec.json.Decoder(list[msgspec.Raw])
+
+_BLANK = b" \t\r\n"
+
+
+class JsonInvalid(ValueError):
+    """The body is not JSON; the text says why."""
+
+
+class JsonTooLarge(ValueError):
+    """The body is beyond what JSON mode takes in one request."""
+
+
+def split(body: bytes) -> tuple[bytes, ...]:
+    """The messages of a body: the elements of an array (one level), or the one value that it is."""
+    if len(body) > JSON_BODY_BYTES_MAX:
+        raise JsonTooLarge(f"a JSON body may have {JSON_BODY_BYTES_MAX} bytes, this one has {len(body)}")
+    try:
+        body.decode()  # the decoder below does not check UTF-8 inside what it keeps raw
+        messages = _many.decode(body) if body.lstrip(_BLANK).startswith(b"[") else [_one.decode(body)]
+    except UnicodeDecodeError as error:
+        raise JsonInvalid(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise JsonInvalid("the body is nested too deeply") from None
+    except msgspec.DecodeError as error:
+        raise JsonInvalid(f"the body is not valid JSON: {error}") from None
+    if len(messages) > JSON_MESSAGES_MAX:
+        raise JsonTooLarge(f"a body may hold {JSON_MESSAGES_MAX} messages, this one holds {len(messages)}")
+    return tuple(map(bytes, messages))

@@ -1,0 +1,1 @@
+"""How commands are decided and what they change, one module for each kind."""

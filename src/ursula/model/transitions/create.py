@@ -1,0 +1,186 @@
+"""The decision to create a stream, new or as a fork, and what a repeated creation is compared with."""
+
+from collections.abc import Mapping
+
+from ..bucket import Bucket
+from ..commands import Create, ForkPoint
+from ..outcomes import Created, Refused
+from ..stream.stream import Stream
+from ..text.attributes import NO_ATTRIBUTES
+from ..text.media_type import DEFAULT, media_type_of
+from .append import (
+    bucket_not_found,
+    check_producer,
+    incarnation_mismatch,
+    matches,
+    message_count,
+    precondition_failed,
+    stream_not_found,
+)
+
+
+class NewStream:
+    """What is to be created: where it branches off, and with which configuration."""
+
+    __slots__ = ("content_type", "expires_at", "fork_offset", "fork_record", "parent", "ttl_seconds")
+
+    def __init__(
+        self,
+        content_type: str,
+        ttl_seconds: int | None,
+        expires_at: int | None,
+        parent: Stream | None,
+        fork_offset: int,
+        fork_record: int,
+    ) -> None:
+        self.content_type = content_type
+        self.ttl_seconds = ttl_seconds
+        self.expires_at = expires_at
+        self.parent = parent
+        self.fork_offset = fork_offset
+        self.fork_record = fork_record
+
+
+def decide_create(
+    buckets: Mapping[str, Bucket], command: Create, unsplit: str | None = None
+) -> NewStream | Created | Refused:
+    """The stream to be, or what the request came to instead. Looks and changes nothing."""
+    bucket = buckets.get(command.bucket)
+    if bucket is None and not command.make_bucket:
+        return bucket_not_found(command.bucket)
+    stream = bucket.find(command.stream) if bucket is not None else None
+    visible = None if stream is None or stream.gone else stream
+    if command.incarnation is not None and (visible is None or visible.incarnation != command.incarnation):
+        return incarnation_mismatch(visible)
+    if command.if_match is not None and (visible is None or not matches(visible, command.if_match)):
+        return precondition_failed(visible)
+    if stream is not None:
+        return _existing(stream, command)
+    plan = _plan(bucket, command)
+    if isinstance(plan, Refused):
+        return plan
+    if command.producer is not None and (message_count(command) or unsplit is not None):
+        problem = check_producer(command.producer, None, None)
+        if problem is not None:
+            return problem
+    if unsplit is not None:
+        return Refused("invalid_json", unsplit)
+    return plan
+
+
+def created(stream: Stream, new: bool, written: int = 0) -> Created:
+    """The outcome for a stream that exists as asked, and into which so many messages were written."""
+    outcome = Created(
+        new, stream.incarnation, stream.content_type, stream.tail, stream.closed, stream.deadline
+    )
+    if stream.is_json:
+        outcome.record_next = stream.next_record
+        outcome.record_start = outcome.record_next - written
+    return outcome
+
+
+def _existing(stream: Stream, command: Create) -> Created | Refused:
+    if stream.gone:
+        difference: str | None = "it was deleted, and forks still need it"
+    else:
+        difference = _difference(stream, command)
+    if difference is None:
+        return created(stream, new=False)
+    return Refused(
+        "stream_exists",
+        f"the stream exists and is not as asked: {difference}",
+        stream.incarnation,
+        None if stream.gone else stream.tail,
+        not stream.gone and stream.closed,
+    )
+
+
+def _difference(stream: Stream, command: Create) -> str | None:
+    """What of the configuration differs from what is asked, in words; None if nothing does."""
+    forking = command.fork is not None
+    asked = command.content_type or (stream.content_type if forking else DEFAULT)
+    if media_type_of(asked) != stream.media_type:
+        return f"its content type is {stream.content_type}"
+    lifetime = (command.ttl_seconds, command.expires_at)
+    if forking and stream.parent is not None and lifetime == (None, None):
+        lifetime = (stream.parent.ttl_seconds, stream.parent.expires_at)
+    if lifetime != (stream.ttl_seconds, stream.expires_at):
+        return "its lifetime is another"
+    if command.close != stream.closed:
+        return "it is closed" if stream.closed else "it is open"
+    if not _same_fork(stream, command.fork):
+        return "it was not forked from there" if forking else "it is a fork"
+    if command.attributes is not None and command.attributes != (stream.attributes or NO_ATTRIBUTES):
+        return "its attributes are others"
+    return None
+
+
+def _same_fork(stream: Stream, asked: ForkPoint | None) -> bool:
+    """Whether the stream is the fork asked for. Asking without an offset takes whatever it once came to."""
+    existing = stream.fork
+    if existing is None or asked is None:
+        return existing is asked
+    if asked.source != existing.source or asked.sub_offset != existing.sub_offset:
+        return False
+    came_to = stream.fork_offset if existing.offset is None else existing.offset
+    return asked.offset is None or asked.offset == came_to
+
+
+def _plan(bucket: Bucket | None, command: Create) -> NewStream | Refused:
+    point = command.fork
+    if point is None:
+        return NewStream(command.content_type or DEFAULT, command.ttl_seconds, command.expires_at, None, 0, 0)
+    source = bucket.find(point.source) if bucket is not None else None
+    if source is None:
+        return stream_not_found(point.source)
+    if source.gone:
+        return Refused("stream_exists", f"the source {point.source!r} was deleted and cannot be forked")
+    if command.content_type is not None and media_type_of(command.content_type) != source.media_type:
+        return Refused("content_type_mismatch", f"the source has content type {source.content_type}")
+    place = _fork_place(source, command)
+    if isinstance(place, Refused):
+        return place
+    ttl_seconds, expires_at = command.ttl_seconds, command.expires_at
+    if ttl_seconds is None and expires_at is None:
+        ttl_seconds, expires_at = source.ttl_seconds, source.expires_at
+    return NewStream(command.content_type or source.content_type, ttl_seconds, expires_at, source, *place)
+
+
+def _fork_place(source: Stream, command: Create) -> tuple[int, int] | Refused:
+    """Where a fork leaves its source: the offset, and how many messages lie before it."""
+    point, known = command.fork, command.forked_at
+    offset = source.tail if point is None or point.offset is None else point.offset
+    if offset > source.tail:
+        return Refused("offset_beyond_tail", f"the source ends at {source.tail}", tail=source.tail)
+    if offset < source.earliest:
+        return Refused("offset_trimmed", f"the source begins at {source.earliest}", earliest=source.earliest)
+    if known is not None:
+        if known.incarnation != source.incarnation:
+            return Refused("stream_not_found", "the source was deleted and made anew in the meantime")
+        return known.offset, known.record
+    return resolve_fork(source, offset, 0 if point is None else point.sub_offset)
+
+
+def resolve_fork(source: Stream, offset: int, sub_offset: int) -> tuple[int, int] | Refused:
+    """The same for an offset and a sub-offset in a stream whose bytes there are in memory.
+
+    Bytes that are not are found in the store before a command is logged, which then tells the result.
+    """
+    if offset == source.tail and sub_offset == 0:
+        return offset, source.next_record
+    if source.is_json and not source.is_boundary(offset):
+        return inside_message()
+    exact = offset if sub_offset == 0 else source.sub_offset(offset, sub_offset)
+    if exact is None:
+        return beyond_append()
+    return exact, source.record_at(exact)
+
+
+def inside_message() -> Refused:
+    """A JSON stream is not forked within a message."""
+    return Refused("invalid_offset", "the fork offset lies inside a JSON message")
+
+
+def beyond_append() -> Refused:
+    """A sub-offset does not reach into the next append."""
+    return Refused("invalid_offset", "the sub-offset lies beyond the append at the fork offset")

@@ -1,0 +1,44 @@
+"""The fast append, model's part: one message that is not JSON, to a stream that is as usual.
+
+It does what `State.append` does for such a command and decides nothing by itself: where the stream is
+missing, deleted, closed, of another type, or has a sliding window to renew, `State.append` does it. The
+command is an ordinary append in the log, so replay takes the other way to the same state.
+
+`tests/model/driving.py` proposes every plain append of the model tests in this form, so the oracle and the
+flush model hold both ways equal; `tests/model/test_append.py` compares them case by case.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..commands import PlainAppend
+from ..journal import NO_RECORD
+from ..outcomes import AnyOutcome, Appended
+from ..store_view.dirty_rows import RowKind
+from .append import APPEND
+
+if TYPE_CHECKING:
+    from ..state import State
+
+
+def append_fast(state: "State", command: PlainAppend, index: int) -> AnyOutcome:
+    """Append the message."""
+    bucket = state.buckets.get(command.bucket)
+    stream = None if bucket is None else bucket.streams.get(command.stream)
+    if bucket is None or stream is None or stream.gone or stream.closed:
+        return state.append(command, index)
+    if stream.media_type != command.media_type or stream.ttl_seconds is not None:
+        return state.append(command, index)
+    position, cut = state.position, state.cut
+    journal = bucket.journal
+    if journal.position != position:
+        journal = state.enter(bucket)
+    if stream.changed <= cut:
+        state.changes.note((RowKind.STREAM, command.bucket, stream.name))
+    stream.changed = position
+    if stream.referred <= cut:
+        state.refer(stream)
+    payload = command.messages[0]
+    journal.add(index, APPEND, stream, stream.tail, NO_RECORD, payload)
+    stream.tail = tail = stream.messages.add_one(payload)
+    stream.last_write_at = state.at
+    return Appended(stream.incarnation, tail, tail, False)
