@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -60,35 +61,31 @@ def test_a_stop_under_load_loses_nothing_acknowledged(tmp_path: Path, number: si
     crowd = Crowd(seeded(f"stop {number.name}"))
     server = Server(tmp_path / "data").start()
     crowd.make_streams(server)
-    path = "/v1/stream/json-0"
-    events = [Raw(server).ask("GET", f"{path}?offset=-1&live=sse") for _ in range(20)]
-    client = Client(server)
-    assert client.ask("PUT", "/v1/stream/quiet", headers=BINARY).status == 201
-    polls = [
-        Raw(server).ask("GET", "/v1/stream/quiet?offset=-1&live=long-poll&timeout=60") for _ in range(20)
-    ]
-    halves: list[Raw] = []
-    if number == signal.SIGTERM:  # each kind of signal takes the same way, and this one takes long
-        halves = [
-            begin(server, "/v1/stream/quiet") for begin in (begin_body, begin_chunked) for _ in range(5)
-        ]
-    crowd.start(server)
-    time.sleep(0.5)
-    assert stop(server, number) == 0
-    crowd.finish()
-    for raw in events:
-        check_events(raw, crowd)
-    for raw in polls:
-        assert raw.answer().status == 204
-        raw.close()
-    for raw in halves:
-        raw.close()
-    client.close()
+    with ExitStack() as stack:
+
+        def ask(path: str) -> Raw:
+            return stack.enter_context(Raw(server)).ask("GET", path)
+
+        client = stack.enter_context(closing(Client(server)))
+        assert client.ask("PUT", "/v1/stream/quiet", headers=BINARY).status == 201
+        events = [ask("/v1/stream/json-0?offset=-1&live=sse") for _ in range(20)]
+        polls = [ask("/v1/stream/quiet?offset=-1&live=long-poll&timeout=60") for _ in range(20)]
+        if number == signal.SIGTERM:  # each kind of signal takes the same way, and this one takes long
+            for begin in (begin_body, begin_chunked):
+                for _ in range(5):
+                    stack.enter_context(begin(server, "/v1/stream/quiet"))
+        crowd.start(server)
+        time.sleep(0.5)
+        assert stop(server, number) == 0
+        crowd.finish()
+        for raw in events:
+            check_events(raw, crowd)
+        for raw in polls:
+            assert raw.answer().status == 204
     with server:
         crowd.check(server)
-        client = Client(server)
-        assert client.read("/v1/stream/quiet") == b"", "half a body was stored"
-        client.close()
+        with closing(Client(server)) as client:
+            assert client.read("/v1/stream/quiet") == b"", "half a body was stored"
 
 
 def check_events(raw: Raw, crowd: Crowd) -> None:
@@ -96,7 +93,6 @@ def check_events(raw: Raw, crowd: Crowd) -> None:
     status, headers = raw.begin()
     assert (status, headers["content-type"]) == (200, "text/event-stream")
     text = raw.rest().decode()
-    raw.close()
     assert text.endswith("\n\n")
     blocks = text.removesuffix("\n\n").split("\n\n")
     assert blocks[-1].startswith("event: control\n") or blocks[-1] == ":"
