@@ -13,6 +13,8 @@ COLOURS = {
     "reference-file": "#c98b3c",
     "reference-memory": "#e3c18a",
     "rust": "#8a5a9e",
+    "electric": "#4a78b5",
+    "before": "#9dbfae",
     "bare": "#b8b8b8",
 }
 COLUMNS = 2
