@@ -6,9 +6,12 @@ from .errors import Problem
 from .exchange import Exchange
 from .routes import APPEND, Match, resolve
 from .services import Services
-from .stream.fast_append import append_fast
+from .stream.fast_append import AppendPlan, append_fast, plan_append
 from .syntax.headers import take_headers
 from .wire.request import Request
+
+Known = tuple[Match, AppendPlan | None]
+"""What a head tells before anything else is known: kept with it, since the same heads come again."""
 
 Before = Callable[[Request, Match], Problem | None]
 """A check of every request before anything else is done with it; a problem is the answer."""
@@ -24,11 +27,14 @@ class App:
 
     def handle(self, request: Request) -> None:
         """Answer a request, now or by a callback later. Its body may still be on its way."""
-        match = resolve(request.method, request.path)
+        known = request.head.memo
+        if known is None:
+            known = request.head.memo = _look_at(request)
+        match, plan = known
         services = self._services
         refusal = None if self._before is None else self._before(request, match)
         is_serving = services.node.recovered and self.failure is None and refusal is None
-        if match.route is APPEND and is_serving and append_fast(services, request, match.target):
+        if plan is not None and is_serving and append_fast(services, request, plan):
             return
         exchange = self._exchange(request, match)
         try:
@@ -70,3 +76,8 @@ class App:
         if failure is not None:
             self.failure = f"the server is stopping: {failure}"
         self._services.live.end()
+
+
+def _look_at(request: Request) -> Known:
+    match = resolve(request.method, request.path)
+    return match, plan_append(request.headers, match.target) if match.route is APPEND else None

@@ -13,18 +13,18 @@ The other parts are `engine/fast_append.py` and `model/fast_append.py`.
 """
 
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...engine.failures import Failure
 from ...model.commands import Append, PlainAppend
 from ...model.outcomes import AnyOutcome, Appended
-from ...model.text.json_messages import split
+from ...model.text.json_messages import JsonInvalid, JsonTooLarge, split
 from ...model.text.media_type import JSON, media_type_of
 from ..exchange import Exchange
 from ..observe.request_stats import STREAM
 from ..syntax.headers import OURS
 from ..syntax.names import Target
-from ..wire.headers import render
+from ..wire.headers import RequestHeaders, render
 from ..wire.request import Request
 from .append import answer_append, record_headers
 
@@ -35,23 +35,43 @@ _UNUSUAL = (OURS - {"content-type"}) | {"content-encoding", "transfer-encoding"}
 """Headers without which an append is a plain one."""
 
 
-def append_fast(services: "Services", request: Request, target: Target) -> bool:
+class AppendPlan(NamedTuple):
+    """What the head of a plain append says: remembered with the head, for the next request that has it."""
+
+    target: Target
+    media_type: str
+    is_json: bool
+
+
+def plan_append(headers: RequestHeaders, target: Target) -> AppendPlan | None:
+    """How to append what comes with these headers; None if that needs a closer look."""
+    content_types = headers.get("content-type", ())
+    if len(content_types) != 1 or not _UNUSUAL.isdisjoint(headers):
+        return None
+    media_type = media_type_of(content_types[0])
+    return AppendPlan(target, media_type, media_type == JSON) if media_type else None
+
+
+def append_fast(services: "Services", request: Request, plan: AppendPlan) -> bool:
     """Append a small body to a stream; False, and nothing is done, if that needs a closer look."""
-    headers, bodies, body = request.headers, services.bodies, request.whole_body
-    if not body or not _UNUSUAL.isdisjoint(headers):
+    body, bodies = request.whole_body, services.bodies
+    if not body:
         return False
-    try:
-        (content_type,) = headers["content-type"]
-        media_type = media_type_of(content_type)
-        messages = (body,) if media_type != JSON else split(body)
-    except Exception:  # `append` finds it too, and knows what to say
-        return False
+    target, media_type, is_json = plan
     size, bucket = len(body), target.bucket
-    if not media_type or not messages or not bodies.has_room(size):
+    if not bodies.has_room(size):
         return False
-    kind = PlainAppend if media_type != JSON else Append
+    if is_json:
+        try:
+            messages = split(body)
+        except (JsonInvalid, JsonTooLarge):  # `append` finds it too, and knows what to say
+            return False
+        if not messages:
+            return False
+        command = Append(bucket, target.stream, messages, media_type)
+    else:
+        command = PlainAppend(bucket, target.stream, (body,), media_type)
     reply = _Reply(services, request, target, size)
-    command = kind(bucket, target.stream, messages, media_type)
     if not services.node.group_of(bucket).append_fast(command, reply.send, size):
         return False
     bodies.held_bytes += size

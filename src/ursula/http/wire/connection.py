@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httptools
 
 from ..errors import Problem
+from .head import Head
 from .headers import RequestHeaders, header_name
 from .request import BUFFERED_BYTES_MAX, Request
 
@@ -61,6 +62,7 @@ class Connection(asyncio.Protocol):
         "_method",
         "_missing_bytes",
         "_parser",
+        "_raw_head",
         "_room_waiter",
         "_server",
         "_target",
@@ -95,6 +97,7 @@ class Connection(asyncio.Protocol):
         self._eof = False
         self._fed = 0  # since something came of it: a head, a chunk, some of a body
         self._unfed = b""
+        self._raw_head = b""  # the head that the parser is about to see, if it begins a message
         self._in_head = False
         self._head_bytes = 0
         self._missing_bytes = 0  # of a body whose length is known
@@ -136,8 +139,18 @@ class Connection(asyncio.Protocol):
         """Some bytes have come."""
         if self._unfed:
             self._unfed += data
-        else:
-            self._feed(data)
+            return
+        if self._incoming is None and not self._fed and not self._in_head and not self._lingers:
+            end = data.find(b"\r\n\r\n") + 4
+            if end >= 4:
+                raw = data[:end]
+                head = self._server.known_heads.get(raw)
+                if head is not None and len(data) == end + head.body_length:  # type: ignore[operator]
+                    self._hand_over(Request(self, head, data[end:]))
+                    return
+                self._raw_head = raw
+        self._feed(data)
+        self._raw_head = b""
 
     def _feed(self, data: bytes) -> None:
         """Have bytes parsed, as long as there is room for what comes of them."""
@@ -275,14 +288,17 @@ class Connection(asyncio.Protocol):
         if self._head_bytes > HEAD_BYTES_MAX or len(self._headers) > HEADERS_MAX:
             self._break_off(_head_too_large())
             return
-        request = self._incoming = Request(
-            self,
+        head = Head(
             self._method.decode("ascii"),
             _origin_form(self._target),
             self._headers,
             is_old=parser.get_http_version() != "1.1",
             keep_alive=parser.should_keep_alive(),
         )
+        if self._raw_head:
+            self._server.known_heads.note(self._raw_head, head)
+            self._raw_head = b""
+        request = self._incoming = Request(self, head)
         self._missing_bytes = request.body_length or 0
         self._is_handed_over = False
         self.since = self._server.now

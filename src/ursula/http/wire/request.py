@@ -4,9 +4,9 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
-from .headers import HeaderList, RequestHeaders
+from .head import Head
+from .headers import HeaderList
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -34,55 +34,43 @@ class Request:
         "_connection",
         "_parts",
         "_waiter",
-        "body_length",
         "buffered_bytes",
         "cut_off",
         "expects_continue",
+        "head",
         "headers",
         "is_complete",
-        "is_old",
         "keep_alive",
         "method",
         "on_gone",
         "path",
-        "query_string",
     )
 
-    def __init__(
-        self,
-        connection: "Connection",
-        method: str,
-        target: str,
-        headers: RequestHeaders,
-        is_old: bool,
-        keep_alive: bool,
-    ) -> None:
+    def __init__(self, connection: "Connection", head: Head, body: bytes | None = None) -> None:
+        """`body` is all of it, if it has arrived already."""
         self._connection = connection
-        self.method = method
-        path, _, self.query_string = target.partition("?")
-        self.path = unquote(path) if "%" in path else path
-        self.headers = headers
-        self.is_old = is_old
-        self.keep_alive = keep_alive and not is_old
-        self.expects_continue = False
-        self.body_length: int | None = 0
-        self.buffered_bytes = 0
-        self.is_complete = False
-        self.cut_off = False
+        self.head = head
+        self.method = head.method
+        self.path = head.path
+        self.headers = head.headers
+        self.keep_alive = head.keep_alive
+        self.expects_continue = head.expects_continue
         self.on_gone: Callable[[], None] | None = None
-        self._parts: list[bytes] = []
         self._waiter: asyncio.Future[None] | None = None
-        self._read_framing(headers)
+        self.cut_off = False
+        self.buffered_bytes = 0
+        self.is_complete = body is not None
+        self._parts: list[bytes] = [] if body is None else [body]
 
-    def _read_framing(self, headers: RequestHeaders) -> None:
-        length = headers.first("content-length")
-        if length is not None:
-            self.body_length = int(length)  # the parser has checked it
-        elif "transfer-encoding" in headers:
-            self.body_length = None
-        if "expect" in headers:
-            expected = headers.first("expect") or ""
-            self.expects_continue = not self.is_old and expected.lower() == "100-continue"
+    @property
+    def query_string(self) -> str:
+        """What comes after the question mark, as it was sent."""
+        return self.head.query_string
+
+    @property
+    def body_length(self) -> int | None:
+        """How long the body is, if the head says so."""
+        return self.head.body_length
 
     @property
     def scheme(self) -> str:
@@ -200,7 +188,7 @@ class Request:
 
     def begin(self, status: int, common: str, headers: HeaderList) -> "Outgoing":
         """Begin an answer whose body comes bit by bit."""
-        framing = "" if self.is_old else "transfer-encoding: chunked\r\n"
+        framing = "" if self.head.is_old else "transfer-encoding: chunked\r\n"
         connection = self._connection
         connection.write(connection.heads.encode(status, common, headers, framing + self._parting()))
         return Outgoing(self, connection)
@@ -234,7 +222,7 @@ class Outgoing:
     def write(self, data: bytes) -> None:
         """Send some of the body."""
         connection = self._connection
-        if self._request.is_old:
+        if self._request.head.is_old:
             connection.write(data)
         elif len(data) < SHARED_BYTES_MIN:
             connection.write(b"%x\r\n%s\r\n" % (len(data), data))
@@ -245,6 +233,6 @@ class Outgoing:
         """The body is over."""
         connection = self._connection
         connection.on_room = None
-        if not self._request.is_old:
+        if not self._request.head.is_old:
             connection.write(b"0\r\n\r\n")
         connection.finished(self._request)

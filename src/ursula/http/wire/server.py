@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 
 from ...malloc import give_back
-from .connection import Connection
+from .connection import SMALL_BODY_BYTES, Connection
+from .head import KnownHeads
 from .headers import AnswerHeads
 from .request import Request
 
@@ -37,6 +38,7 @@ class WireServer:
         keep_alive_seconds: float,
     ) -> None:
         self.heads = AnswerHeads()
+        self.known_heads = KnownHeads(SMALL_BODY_BYTES)
         self.now = time.monotonic()
         self.congested: dict[Connection, float] = {}
         self.clients_ended = 0
