@@ -332,7 +332,7 @@ def test_very_many_streams_that_expire_at_one_moment_are_ended_some_at_a_time(fe
             look(group)
             await until(lambda: not any(is_there(group, name) for name in names))
             counts = [sum(isinstance(command, Expire) for command in entry) for entry in log.entries]
-            assert max(counts) == few_looks
+            assert 1 < max(counts) <= few_looks
             assert sum(counts) == MANY, "each is ended once"
 
     run(session())
@@ -348,7 +348,7 @@ def test_the_next_are_not_proposed_before_the_last_are_decided(few_looks: int) -
             for _ in range(5):
                 look(group)
                 await a_while()
-            assert len(logged(log, Expire)) == few_looks
+            assert group.status().pending_commands == few_looks
             log.let_go()
             await until(lambda: not any(is_there(group, name) for name in names))
 

@@ -61,6 +61,30 @@ def test_the_outcomes_of_one_entry_come_in_the_order_of_its_commands() -> None:
     run(session())
 
 
+def test_a_batch_begins_when_half_of_those_that_wrote_lately_are_here() -> None:
+    """So the log writes one half of them while the loop still reads the requests of the other."""
+
+    async def session() -> None:
+        log = GatedLog()
+        async with running(log) as group:
+            await decided(group, create())
+            for _ in range(6):
+                answers = Answers(group)
+                for _ in range(64):
+                    answers.propose(append(b"x"))
+                await answers.settled()
+            assert [len(entry) for entry in log.entries[-4:]] == [32, 32, 32, 32]
+            log.hold()
+            answers = Answers(group)
+            answers.propose(append(b"x"))
+            await a_while()
+            assert [len(entry) for entry in log.entries[-1:]] == [1], "few are not kept waiting for more"
+            log.let_go()
+            await answers.settled()
+
+    run(session())
+
+
 def test_an_entry_holds_at_most_1024_commands() -> None:
     async def session() -> None:
         log = GatedLog()
@@ -71,7 +95,7 @@ def test_an_entry_holds_at_most_1024_commands() -> None:
                 answers.propose(append(b"x"))
             await answers.settled()
             assert BATCH_COMMANDS_MAX == 1024
-            assert [len(entry) for entry in log.entries[1:]] == [1024, 1024, 1]
+            assert [len(entry) for entry in log.entries[1:]] == [1, 1024, 1024]
 
     run(session())
 
@@ -85,7 +109,7 @@ def test_an_entry_holds_at_most_a_mebibyte() -> None:
             for _ in range(10):
                 answers.propose(append(b"x" * (BATCH_BYTES_MAX // 4)))
             await answers.settled()
-            assert [len(entry) for entry in log.entries[1:]] == [4, 4, 2]
+            assert [len(entry) for entry in log.entries[1:]] == [1, 4, 4, 1]
 
     run(session())
 
@@ -100,7 +124,7 @@ def test_a_larger_command_goes_alone() -> None:
             for size in sizes:
                 answers.propose(append(b"x" * size))
             await answers.settled()
-            assert [len(entry) for entry in log.entries[1:]] == [2, 1, 1, 1, 2]
+            assert [len(entry) for entry in log.entries[1:]] == [1, 1, 1, 1, 1, 2]
             assert len(content(group)) == sum(sizes)
 
     run(session())
@@ -111,7 +135,7 @@ def test_what_the_log_did_not_take_is_unavailable_and_leaves_nothing_behind() ->
         log = GatedLog()
         async with running(log) as group:
             await decided(group, create())
-            log.failures = [AppendRetryable("no room")]
+            log.failures = [AppendRetryable("no room")] * 2
             answers = Answers(group)
             answers.propose(append(b"lost", seq=0))
             answers.propose(append(b"lost"))

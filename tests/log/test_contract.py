@@ -161,7 +161,7 @@ def test_a_follower_far_behind_still_misses_nothing(open_log: Open) -> None:
 def test_a_cancelled_append_is_still_followed_in_order(open_log: Open) -> None:
     async def test(log: Log) -> None:
         entries = log.follow(BASE)
-        appending = asyncio.create_task(log.append(b"cancelled"))
+        appending = asyncio.ensure_future(log.append(b"cancelled"))
         await asyncio.sleep(0)
         appending.cancel()
         await log.append(b"next")
@@ -243,7 +243,7 @@ def test_close_ends_followers_and_refuses_appends(open_log: Open) -> None:
 
 def test_close_finishes_what_was_begun(open_log: Open) -> None:
     async def test(log: Log) -> None:
-        appends = [asyncio.create_task(log.append(b"x")) for _ in range(20)]
+        appends = [asyncio.ensure_future(log.append(b"x")) for _ in range(20)]
         await asyncio.sleep(0)
         await log.close()
         assert [append.result() for append in appends] == list(range(BASE + 1, BASE + 21))

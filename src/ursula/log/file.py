@@ -107,13 +107,14 @@ class FileLog:
             self.first, self._tail, self.size_bytes, len(self._segments), self._writer.sync_seconds
         )
 
-    async def append(self, payload: bytes) -> int:
-        """Make the payload durable and return its position, or raise an AppendFailed."""
-        if self._closed:
-            raise AppendRetryable("the log is closed")
+    def append(self, payload: bytes) -> asyncio.Future[int]:
+        """Make the payload durable; the future has its position, or an AppendFailed. It begins at once."""
         future: asyncio.Future[int] = self._loop.create_future()
-        self._queue.put((payload, future))
-        return await future
+        if self._closed:
+            future.set_exception(AppendRetryable("the log is closed"))
+        else:
+            self._queue.put((payload, future))
+        return future
 
     def follow(self, after: int) -> Follower:
         """Entries after a position, then live ones; raises Trimmed or LogDamaged while it is read."""

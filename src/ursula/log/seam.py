@@ -4,7 +4,7 @@ A log keeps opaque entries durable and in order. Positions increase and may skip
 generation x 2^40 + the log's own number, so positions never repeat or go back.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import NamedTuple, Protocol
 
 from ursula.tally import Tally
@@ -48,8 +48,11 @@ class Log(Protocol):
         """What it holds now, as far as this node knows."""
         ...
 
-    async def append(self, payload: bytes) -> int:
-        """Make the payload durable and return its position, or raise an AppendFailed."""
+    def append(self, payload: bytes) -> Awaitable[int]:
+        """Make the payload durable and return its position, or raise an AppendFailed.
+
+        A log may begin with it before the result is awaited.
+        """
         ...
 
     def follow(self, after: int) -> AsyncIterator[Entry]:

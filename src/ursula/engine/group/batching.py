@@ -1,4 +1,9 @@
-"""Commands that wait for the next batch. While one batch is made durable, the next one gathers here."""
+"""Commands that wait for the next batch. While one batch is made durable, the next one gathers here.
+
+When the log has nothing to do, a batch begins as soon as half of those that wrote lately are here, in the
+middle of reading requests: so the log writes while the loop reads the others, and both are busy. Whatever is
+there when the loop has read all requests begins a batch too, however little it is.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -11,6 +16,7 @@ from ..failures import Failure
 
 BATCH_COMMANDS_MAX = 1024
 BATCH_BYTES_MAX = 1024 * 1024
+NEVER = 1 << 62
 
 Done = Callable[[AnyOutcome | Failure], None]
 
@@ -26,11 +32,15 @@ class Gathered(NamedTuple):
 class Gathering:
     """What was proposed and is in no batch yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, begin: Callable[[], None]) -> None:
+        """`begin` is called to have a batch taken at once."""
         self.body_bytes = 0
+        self._begin = begin
         self._commands: list[AnyCommand] = []
         self._dones: list[Done | None] = []
         self._awaited: asyncio.Future[None] | None = None
+        self._enough = NEVER  # so many commands begin a batch at once
+        self._sizes = 0, 0  # of the last two batches
 
     def add(self, command: AnyCommand, done: Done | None, size: int) -> None:
         """Have a command, whose messages have so many bytes, join the next batch."""
@@ -40,21 +50,30 @@ class Gathering:
         if self._awaited is not None:
             self._awaited.set_result(None)
             self._awaited = None
+        if len(self._commands) >= self._enough:
+            self._begin()
+
+    def log_is_idle(self) -> None:
+        """Begin the next batch as soon as enough commands are here."""
+        self._enough = max(1, sum(self._sizes) // 2)
 
     async def begun(self, seconds_max: float | None = None) -> None:
         """Wait until there is something to write, or for so long."""
-        if not self._commands:
-            self._awaited = asyncio.get_running_loop().create_future()
-            try:
-                async with asyncio.timeout(seconds_max):
-                    await self._awaited
-            except TimeoutError:
-                self._awaited = None
+        if self._commands:
+            return
+        self._awaited = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds_max):
+                await self._awaited
+        except TimeoutError:
+            self._awaited = None
 
     def take(self) -> Gathered:
         """The next batch: everything that waits, within the limits; one larger command goes alone."""
         commands, dones = self._commands, self._dones
         count = len(commands)
+        self._enough = NEVER
+        self._sizes = self._sizes[1], count
         if count > BATCH_COMMANDS_MAX or self.body_bytes > BATCH_BYTES_MAX:
             count = _fitting(commands)
         self._commands, self._dones = commands[count:], dones[count:]

@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from ...cold.objects.store import StoreFailed
@@ -114,7 +114,8 @@ class Group(Reading):
         self._expiry = Expiry(self.state)
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._proposer = secrets.randbits(63)
-        self._gathering = Gathering()
+        self._gathering = Gathering(self._begin_batch)
+        self._begun: tuple[Batch, Awaitable[int]] | None = None
         self._in_flight: deque[Batch] = deque()
         self._proposed = 0
         self._finished = 0
@@ -334,13 +335,16 @@ class Group(Reading):
         self._gathering.add(command, done, size)
 
     async def _write_batches(self) -> None:
+        self._gathering.log_is_idle()
         while True:
-            # While the log fails, an empty entry shows whether it still does, even if nobody writes.
-            await self._gathering.begun(None if self.log_problem is None else PROBE_SECONDS)
-            batch = self._take()
-            self._in_flight.append(batch)
+            if self._begun is None:
+                # While the log fails, an empty entry shows whether it still does, even if nobody writes.
+                await self._gathering.begun(None if self.log_problem is None else PROBE_SECONDS)
+            if self._begun is None:
+                self._begin_batch()
+            (batch, appending), self._begun = self._begun, None  # type: ignore[misc]
             try:
-                await self.log.append(batch.payload)
+                await appending
             except AppendFailed as error:
                 self._in_flight.remove(batch)
                 self._fail(batch, error)
@@ -350,13 +354,17 @@ class Group(Reading):
                 if self.log_problem is not None:
                     self.log_problem = None
                     logger.info("the log takes entries again")
+            self._gathering.log_is_idle()
             # What was just committed is answered first: who gets an answer comes back with more to write.
             await asyncio.sleep(0)
 
-    def _take(self) -> Batch:
+    def _begin_batch(self) -> None:
+        """Hand what was gathered to the log."""
         commands, dones, body_bytes = self._gathering.take()
         at = self._clock()
-        return Batch(at, commands, dones, body_bytes, entries.encode(self._proposer, at, commands))
+        batch = Batch(at, commands, dones, body_bytes, entries.encode(self._proposer, at, commands))
+        self._in_flight.append(batch)
+        self._begun = batch, self.log.append(batch.payload)
 
     def _fail(self, batch: Batch, error: AppendFailed) -> None:
         if self.log_problem is None:
