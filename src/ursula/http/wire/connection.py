@@ -144,7 +144,7 @@ class Connection(asyncio.Protocol):
             end = data.find(b"\r\n\r\n") + 4
             if end >= 4:
                 raw = data[:end]
-                head = self._server.known_heads.get(raw)
+                head = self._server.known_heads.find(raw)
                 if head is not None and len(data) == end + head.body_length:  # type: ignore[operator]
                     self._hand_over(Request(self, head, data[end:]))
                     return

@@ -1,20 +1,29 @@
 """The heads of requests, and a cache of those that clients send over and over.
 
 A client that appends to a stream, or polls it, sends the same head each time, byte for byte. llhttp parses it
-the same way each time: so a head that was parsed before is looked up instead. Only heads that are plain in
-every respect are kept: HTTP/1.1, keep-alive, a body of known and small length or none, nothing to negotiate.
-A head must come twice before it is kept, so that those that differ each time (a producer's sequence number)
-neither fill the cache nor push others out of it.
+the same way each time: so a head that was parsed before is looked up instead. A client of many streams sends
+the same header lines below many request lines: so those lines are looked up by themselves too, and a request
+line that is plain in every character is taken apart here.
+
+Only heads that are plain in every respect are kept: HTTP/1.1, keep-alive, a body of known and small length or
+none, nothing to negotiate. A head, or a block of header lines, must come twice before it is kept, so that
+those that differ each time (a producer's sequence number) neither fill the cache nor push others out of it.
 """
 
-from typing import Any
+import re
+from typing import Any, Generic, TypeVar
 from urllib.parse import unquote
 
 from .headers import RequestHeaders
 
-KNOWN_HEADS_MAX = 4096
+KNOWN_MAX = 4096
 KNOWN_HEAD_BYTES_MAX = 1024
 SEEN_ONCE_MAX = 8192
+
+T = TypeVar("T")
+
+_REQUEST_LINE = re.compile(rb"(GET|HEAD|PUT|POST|DELETE) (/[A-Za-z0-9._~/?&=%:@!$'()*+,;-]*) HTTP/1\.1")
+"""What needs no look at each character: llhttp takes all of these for what they are."""
 
 _NEVER_KNOWN = frozenset(("transfer-encoding", "expect", "upgrade", "connection", "proxy-connection"))
 
@@ -57,28 +66,58 @@ class Head:
             self.expects_continue = not is_old and expected.lower() == "100-continue"
 
 
+class _Known(Generic[T]):
+    """A bounded cache that takes what comes a second time."""
+
+    def __init__(self) -> None:
+        self.kept: dict[bytes, T] = {}
+        self.seen_once: set[int] = set()
+
+    def note(self, key: bytes, value: T) -> None:
+        """Something was seen."""
+        mark = hash(key)
+        if mark not in self.seen_once:
+            if len(self.seen_once) >= SEEN_ONCE_MAX:
+                self.seen_once.clear()
+            self.seen_once.add(mark)
+            return
+        if len(self.kept) >= KNOWN_MAX:
+            self.kept.clear()
+        self.kept[key] = value
+
+
 class KnownHeads:
     """Heads by their bytes."""
 
     def __init__(self, body_bytes_max: int) -> None:
         self._body_bytes_max = body_bytes_max
-        self._heads: dict[bytes, Head] = {}
-        self._seen_once: set[int] = set()
-        self.get = self._heads.get
+        self._heads: _Known[Head] = _Known()
+        self._blocks: _Known[RequestHeaders] = _Known()
+
+    def find(self, raw: bytes) -> Head | None:
+        """The head that has these bytes, if it is known or can be put together from what is."""
+        head = self._heads.kept.get(raw)
+        if head is not None:
+            return head
+        if len(raw) > KNOWN_HEAD_BYTES_MAX:
+            return None
+        line, _, block = raw.partition(b"\r\n")
+        headers = self._blocks.kept.get(block)
+        if headers is None:
+            return None
+        match = _REQUEST_LINE.fullmatch(line)
+        if match is None:
+            return None
+        method, target = match.groups()
+        head = Head(method.decode("ascii"), target.decode("ascii"), headers, is_old=False, keep_alive=True)
+        self._heads.note(raw, head)
+        return head
 
     def note(self, raw: bytes, head: Head) -> None:
-        """A head was parsed that began at the beginning of a message, and ends with its bytes."""
-        if len(raw) > KNOWN_HEAD_BYTES_MAX or not self._is_plain(head):
-            return
-        mark = hash(raw)
-        if mark not in self._seen_once:
-            if len(self._seen_once) >= SEEN_ONCE_MAX:
-                self._seen_once.clear()
-            self._seen_once.add(mark)
-            return
-        if len(self._heads) >= KNOWN_HEADS_MAX:
-            self._heads.clear()
-        self._heads[raw] = head
+        """A head was parsed that began at the beginning of a message, and has these bytes."""
+        if len(raw) <= KNOWN_HEAD_BYTES_MAX and self._is_plain(head):
+            self._heads.note(raw, head)
+            self._blocks.note(raw.partition(b"\r\n")[2], head.headers)
 
     def _is_plain(self, head: Head) -> bool:
         length = head.body_length
