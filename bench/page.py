@@ -13,7 +13,7 @@ rewrites this page.
 
 - **ours** is the server as `ursula serve` starts it: every write is synced to disk before it is acknowledged.
 - **reference** is `@durable-streams/server` from npm, with its files and in memory (then nothing is durable).
-- **Electric** is `durable-streams-server` (`cargo install durable-streams`) with its default durability: a log
+- **Electric** is `durable-streams-server` (`cargo install durable-streams`) with default durability: a log
   with group commit and fdatasync.
 - **Rust Ursula** is one node with `raft.wal.fsync = "always"` and no limit on hot data.
 - **bare HTTP layer** is the ceiling: our own HTTP layer with a handler that answers with the headers of an
