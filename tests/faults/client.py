@@ -49,10 +49,12 @@ class Client:
         """Send a request. A body in pieces goes out as they come; without a Content-Length, in chunks."""
         try:
             self._connection.request(method, path, body, dict(headers or {}))
-        except (BrokenPipeError, ConnectionResetError):
-            self._is_broken = True  # perhaps it was answered before all of the body was there
         except (OSError, http.client.HTTPException) as error:
-            self.close()
+            is_cut = isinstance(error, BrokenPipeError | ConnectionResetError)
+            if is_cut and self._connection.sock is not None:
+                self._is_broken = True  # perhaps it was answered before all of the body was there
+                return
+            self.close()  # a server that was killed may reset a connection while it is made
             raise NoAnswer(repr(error)) from None
 
     def answer(self) -> Answer:
