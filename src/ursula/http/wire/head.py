@@ -114,10 +114,17 @@ class KnownHeads:
         return head
 
     def note(self, raw: bytes, head: Head) -> None:
-        """A head was parsed that began at the beginning of a message, and has these bytes."""
-        if len(raw) <= KNOWN_HEAD_BYTES_MAX and self._is_plain(head):
+        """A head was parsed from bytes that begin with these, up to their first empty line.
+
+        Empty lines may come before a request line, and are no part of a head: without a look at the first
+        line they would become one.
+        """
+        if len(raw) > KNOWN_HEAD_BYTES_MAX or not self._is_plain(head):
+            return
+        line, _, block = raw.partition(b"\r\n")
+        if _REQUEST_LINE.fullmatch(line):
             self._heads.note(raw, head)
-            self._blocks.note(raw.partition(b"\r\n")[2], head.headers)
+            self._blocks.note(block, head.headers)
 
     def _is_plain(self, head: Head) -> bool:
         length = head.body_length
