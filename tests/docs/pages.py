@@ -9,8 +9,8 @@ DOCS = ROOT / "docs"
 ADDRESS = "http://127.0.0.1:4437"
 """Where the documents say that the server is."""
 
-FOR_DEVELOPERS = {DOCS / "design.md"}
-"""Pages that also tell what is only planned."""
+FOR_DEVELOPERS = {DOCS / "design.md", *(DOCS / "design").glob("*.md")}
+"""Pages that also describe what is only planned."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
