@@ -20,10 +20,10 @@ from ursula.client import (
     Refused,
     Retryable,
 )
+from ursula.client.connection.retry import Attempts
 from ursula.client.errors import error_of_answer
-from ursula.client.json_text import decode, elements
-from ursula.client.retry import Attempts
-from ursula.client.sse import Event, EventReader
+from ursula.client.formats.event_stream import EventReader, ServerEvent
+from ursula.client.formats.json_text import decode, elements
 
 texts = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
 
@@ -47,7 +47,7 @@ def test_events_come_back_whatever_the_cuts(
     found += reader.feed(rest)
     # A carriage return at the very end may be half of a line end: a comment shows that it is not.
     found += reader.feed(b":\n")
-    assert found == [Event(name, "\n".join(data)) for name, data in events]
+    assert found == [ServerEvent(name, "\n".join(data)) for name, data in events]
 
 
 json_values = st.recursive(

@@ -22,8 +22,8 @@ from ursula.client import (
     Retryable,
     StreamError,
 )
-from ursula.client.delivery import ends_producer
 from ursula.client.errors import error_of_answer
+from ursula.client.write.delivery import ends_producer
 
 JSON = "application/json"
 BODIES = {

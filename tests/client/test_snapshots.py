@@ -11,7 +11,7 @@ from tests.client.conftest import Connect
 from tests.client.proxy import CUT_AFTER, CUT_BEFORE, Fault, Proxy
 
 from ursula.client import Client, Gone, Message, NotFound, OutcomeUnknown, Refused, Start
-from ursula.client.multipart import PartReader
+from ursula.client.formats.multipart import PartReader
 
 JSON = "application/json"
 

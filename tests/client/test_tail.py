@@ -24,8 +24,9 @@ from ursula.client import (
     PreconditionFailed,
     StreamAddress,
 )
-from ursula.client.steps import Answer, Call, Item, Open, Receive, Run
-from ursula.client.tail import Place, Wait, follow
+from ursula.client.connection.steps import Answer, Call, Item, Open, OperationRun, Receive
+from ursula.client.read.live import Wait
+from ursula.client.read.tail import TailProgress, follow_stream
 from ursula.client.target import StreamTarget
 
 JSON = "application/json"
@@ -231,15 +232,15 @@ class Silent:
 
     def __init__(self, live: Any) -> None:
         self.now = 0.0
-        self.place = Place("-1", True)
+        self.progress = TailProgress("-1", True)
         target = StreamTarget(StreamAddress("shop", "orders"), Patience())
-        self.run = Run(follow(target, self.place, live, Wait(60, lambda: self.now)))
+        self.run = OperationRun(follow_stream(target, self.progress, live, Wait(60, lambda: self.now)))
         self.answer(b"[]")
 
     def answer(self, body: bytes) -> None:
         """A page that ends at the tail."""
         headers = {"content-type": JSON, "stream-next-offset": "0", "stream-up-to-date": "true"}
-        self.run.tell(Answer(200, httpx.Headers(headers), body))
+        self.run.resume(Answer(200, httpx.Headers(headers), body))
 
     def asked(self, action: type[Call | Open]) -> float | None:
         """How long the request that is wanted now may take."""
@@ -251,13 +252,13 @@ def test_heartbeats_do_not_prolong_the_timeout_of_a_tail() -> None:
     tail = Silent("sse")
     for left in (60, 45, 30, 15):
         assert tail.asked(Open) == left
-        tail.run.tell(Answer(200, httpx.Headers({"content-type": "text/event-stream"})))
-        tail.run.tell(b'event: control\ndata: {"streamNextOffset":"0","upToDate":true}\n\n')
+        tail.run.resume(Answer(200, httpx.Headers({"content-type": "text/event-stream"})))
+        tail.run.resume(b'event: control\ndata: {"streamNextOffset":"0","upToDate":true}\n\n')
         assert isinstance(tail.run.action, Receive)
         tail.now += 15
-        tail.run.tell(b":\n")
+        tail.run.resume(b":\n")
     assert tail.run.done
-    assert (tail.place.up_to_date, tail.place.closed) == (True, False)
+    assert (tail.progress.up_to_date, tail.progress.closed) == (True, False)
 
 
 def test_a_message_starts_the_timeout_of_a_tail_anew() -> None:
@@ -267,7 +268,7 @@ def test_a_message_starts_the_timeout_of_a_tail_anew() -> None:
         tail.now += 20
         tail.answer(body)
         if isinstance(tail.run.action, Item):
-            tail.run.tell(None)
+            tail.run.resume(None)
     assert tail.run.done
 
 

@@ -1,7 +1,8 @@
 """A client for durable streams, to block on (`Client`) or to await (`AsyncClient`).
 
-What is done is written once, as steps without connections (`steps`), in a file per subject; `blocking` and
-`awaiting` perform these steps over httpx. Nothing of the server may enter here: the client knows the wire.
+Each operation is written once, as a generator of steps that does no I/O itself (`connection.steps`); the
+two shells, `connection.sync_shell` and `connection.async_shell`, perform the steps over httpx. Operations are
+in `read`, `write` and `manage`. The client knows only the wire: nothing of the server may be imported here.
 
     with Client("http://127.0.0.1:4437") as client:
         orders = client.stream("shop/orders")
@@ -13,12 +14,9 @@ What is done is written once, as steps without connections (`steps`), in a file 
 """
 
 from .address import StreamAddress, StreamUrl
-from .appends import BatchResult
 from .async_client import AsyncBucket, AsyncClient, AsyncStream, AsyncTail
-from .async_producer import AsyncProducer
-from .bootstrap import Start
-from .buckets import BucketInfo, ListedStream
 from .client import Bucket, Client, Stream, Tail
+from .connection.retry import Patience
 from .errors import (
     Closed,
     Fenced,
@@ -31,15 +29,18 @@ from .errors import (
     Retryable,
     StreamError,
 )
-from .feeds import FeedEntry, FeedPage, FeedRow
-from .framing import FrameReader, frame
-from .operations import FlushedGroup, Undeleted
-from .outbox import Batching
-from .producer import Producer
-from .records import Record
+from .formats.frames import FrameReader, frame
+from .manage.admin import FlushedGroup, Undeleted
+from .manage.buckets import BucketInfo, ListedStream
+from .manage.snapshots import Published, Snapshot
+from .read.bootstrap import Start
+from .read.feeds import FeedEntry, FeedPage, FeedRow
+from .read.json_records import Record
 from .results import Appended, Chunk, Created, Message, StreamInfo
-from .retry import Patience
-from .snapshots import Published, Snapshot
+from .write.appends import BatchResult
+from .write.async_producer import AsyncProducer
+from .write.outbox import Batching
+from .write.producer import Producer
 
 __all__ = [
     "Appended",

@@ -1,4 +1,4 @@
-"""Where streams and buckets are: by name, or at a path or URL that is used exactly as given."""
+"""The addresses of streams and buckets: names, and paths or URLs that are used exactly as given."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,7 +11,7 @@ RESERVED_STREAM = "streams"
 
 @dataclass(frozen=True)
 class StreamAddress:
-    """A stream by name. On the flat route its bucket comes into being with it."""
+    """A stream by name. On the flat route, creating a stream also creates its bucket."""
 
     bucket: str
     stream: str
@@ -19,7 +19,7 @@ class StreamAddress:
 
     @classmethod
     def parse(cls, text: str) -> "StreamAddress":
-        """`bucket/stream`; with more slashes, or as `/v1/stream/...`, it is on the flat route."""
+        """Parse `bucket/stream`. A name with more slashes, or `/v1/stream/...`, is on the flat route."""
         if text.startswith(FLAT_PREFIX):
             return cls._flat(text[len(FLAT_PREFIX) :])
         bucket, slash, stream = text.removeprefix("/").partition("/")
@@ -34,7 +34,7 @@ class StreamAddress:
     @classmethod
     def _flat(cls, name: str) -> "StreamAddress":
         if not name:
-            raise ValueError(f"a stream has a name: write {FLAT_PREFIX}name")
+            raise ValueError(f"the name of the stream is missing: write {FLAT_PREFIX}name")
         bucket, slash, stream = name.partition("/")
         return cls(bucket, stream, flat=True) if slash else cls(DEFAULT_BUCKET, name, flat=True)
 
@@ -43,7 +43,7 @@ class StreamAddress:
 
     @property
     def path(self) -> str:
-        """Where the stream is."""
+        """The path of the stream."""
         if not self.flat:
             return f"/{quote(self.bucket, safe='')}/{quote(self.stream, safe='')}"
         name = self.stream if self._is_default else f"{self.bucket}/{self.stream}"
@@ -51,11 +51,11 @@ class StreamAddress:
 
     @property
     def has_parts(self) -> bool:
-        """Whether attributes, snapshots and the like can be reached: not for an id with a slash."""
+        """Whether the stream has routes for attributes, snapshots and the like: not if its id has a slash."""
         return "/" not in self.stream and self.stream != RESERVED_STREAM
 
     def part(self, *names: str) -> str:
-        """Where something that belongs to the stream is."""
+        """The path of something that belongs to the stream."""
         if not self.has_parts:
             raise ValueError(f"{self} is on the flat route only, which has no {names[0]}")
         return "/".join((f"/{quote(self.bucket, safe='')}/{quote(self.stream, safe='')}", *names))
@@ -67,7 +67,7 @@ class StreamAddress:
 
 @dataclass(frozen=True)
 class StreamUrl:
-    """A stream at exactly this URL, or at exactly this path of the client's server."""
+    """A stream at exactly this URL, or at exactly this path on the client's server."""
 
     url: str
 
@@ -75,7 +75,7 @@ class StreamUrl:
         parts = urlsplit(self.url)
         is_url = is_full_url(self.url) and parts.hostname
         if not is_url and not self.url.startswith("/"):
-            raise ValueError(f"{self.url!r} is no place of a stream: write http://host/path, or /path")
+            raise ValueError(f"{self.url!r} is not the address of a stream: write http://host/path, or /path")
         if parts.fragment:
             raise ValueError(f"{self.url!r} has a fragment, which is never sent")
 
@@ -84,17 +84,17 @@ class StreamUrl:
 
     @property
     def path(self) -> str:
-        """Where the stream is."""
+        """The URL or path of the stream."""
         return self.url
 
     @property
     def has_parts(self) -> bool:
-        """Whether the path is one of Ursula's, so that attributes, snapshots and the like can be reached."""
+        """Whether the path has Ursula's form, with routes for attributes, snapshots and the like."""
         name = self._name
         return name is not None and name.has_parts
 
     def part(self, *names: str) -> str:
-        """Where something that belongs to the stream is."""
+        """The URL or path of something that belongs to the stream."""
         name = self._name
         if name is None:
             raise ValueError(f"{self} is not of the form /bucket/stream, so it has no {names[0]}")
@@ -114,23 +114,25 @@ class StreamUrl:
 Address: TypeAlias = StreamAddress | StreamUrl
 
 
-def address_of(text: str) -> Address:
-    """The stream that a text means: a full URL is used as it is, anything else is a name."""
-    return StreamUrl(text) if is_full_url(text) else StreamAddress.parse(text)
+def address_of(stream: str | Address) -> Address:
+    """The address of a stream. A full URL is used as it is; any other text is a name."""
+    if not isinstance(stream, str):
+        return stream
+    return StreamUrl(stream) if is_full_url(stream) else StreamAddress.parse(stream)
 
 
 def is_full_url(text: str) -> bool:
-    """Whether a text says which server it is about."""
+    """Whether a text is a URL with a server in it."""
     return text.startswith(("http://", "https://"))
 
 
 def bucket_path(bucket: str, *names: str) -> str:
-    """Where a bucket, or something of it, is."""
+    """The path of a bucket, or of something that belongs to it."""
     return "/".join((f"/{quote(bucket, safe='')}", *names))
 
 
 def split_url(text: str) -> tuple[str | None, str]:
-    """Server and name of a full URL; any other text is a name alone."""
+    """The server and the name in a full URL. Any other text is only a name."""
     if not is_full_url(text):
         return None, text
     parts = urlsplit(text)

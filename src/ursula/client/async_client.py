@@ -1,66 +1,59 @@
-"""The asynchronous client: a server, its buckets and its streams. What they do is in the operations."""
+"""The asynchronous client: a server, its buckets and its streams."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import TracebackType
 from typing import Self
 
-from . import (
-    appends,
-    attrs,
-    bootstrap,
-    buckets,
-    feeds,
-    operations,
-    reads,
-    records,
-    snapshots,
-    streams,
-    target,
-)
+from . import target
 from .address import Address, StreamUrl, address_of
-from .async_producer import AsyncProducer
-from .awaiting import Awaiting, AwaitingShell, awaiting, iterating
-from .buckets import BucketInfo
-from .delivery import Numbering
-from .operations import FlushedGroup, Undeleted
-from .options import AsyncText, Options
-from .outbox import Batching
+from .connection.async_shell import AsyncHandle, AsyncShell, async_iterator, async_method
+from .connection.request_options import AsyncText, client_options
+from .connection.retry import FOREVER, Patience
+from .connection.steps import with_error_path
+from .connection.transport import DEFAULT_URL, TIMEOUT_SECONDS, Endpoint
+from .manage import admin, buckets, snapshots, streams
+from .manage import attributes as attrs
+from .manage.admin import FlushedGroup, Undeleted
+from .manage.buckets import BucketInfo
+from .read import bootstrap, chunks, feeds, json_records
+from .read.live import Live, Wait
+from .read.tail import TailProgress, TailStatus, follow_stream
 from .results import BEGINNING, Message
-from .retry import FOREVER, Patience
-from .steps import about
-from .tail import Live, Place, Tailing, Wait, follow
 from .target import BucketTarget, StreamTarget
-from .transport import DEFAULT_URL, TIMEOUT_SECONDS, Wiring
+from .write import appends
+from .write.async_producer import AsyncProducer
+from .write.delivery import ProducerIdentity
+from .write.outbox import Batching
 
 
-class AsyncStream(StreamTarget, Awaiting):
-    """One stream. To leave an iteration early, put it into `contextlib.aclosing`."""
+class AsyncStream(StreamTarget, AsyncHandle):
+    """One stream. To stop an iteration early, wrap it in `contextlib.aclosing`."""
 
-    create = awaiting(streams.create)
-    close = awaiting(streams.close)
-    delete = awaiting(streams.delete)
-    head = awaiting(target.head)
+    create = async_method(streams.create)
+    close = async_method(streams.close)
+    delete = async_method(streams.delete)
+    head = async_method(target.head)
 
-    append = awaiting(appends.append)
-    append_json = awaiting(appends.append_json)
-    append_batch = awaiting(appends.append_batch)
+    append = async_method(appends.append)
+    append_json = async_method(appends.append_json)
+    append_batch = async_method(appends.append_batch)
 
-    read = awaiting(reads.read)
-    read_all = iterating(reads.read_all)
-    last_lines = awaiting(records.last_lines)
-    records = iterating(records.records)
+    read = async_method(chunks.read)
+    read_all = async_iterator(chunks.read_all)
+    last_lines = async_method(json_records.last_lines)
+    records = async_iterator(json_records.records)
 
-    attributes = awaiting(attrs.attributes)
-    set_attributes = awaiting(attrs.set_attributes)
-    clear_attributes = awaiting(attrs.clear_attributes)
+    attributes = async_method(attrs.attributes)
+    set_attributes = async_method(attrs.set_attributes)
+    clear_attributes = async_method(attrs.clear_attributes)
 
-    publish_snapshot = awaiting(snapshots.publish_snapshot)
-    read_snapshot = awaiting(snapshots.read_snapshot)
-    latest_snapshot = awaiting(snapshots.latest_snapshot)
-    save_snapshot = awaiting(snapshots.save_snapshot)
-    delete_snapshot = awaiting(snapshots.delete_snapshot)
-    trim = awaiting(snapshots.trim)
-    bootstrap = iterating(bootstrap.bootstrap)
+    publish_snapshot = async_method(snapshots.publish_snapshot)
+    read_snapshot = async_method(snapshots.read_snapshot)
+    latest_snapshot = async_method(snapshots.latest_snapshot)
+    save_snapshot = async_method(snapshots.save_snapshot)
+    delete_snapshot = async_method(snapshots.delete_snapshot)
+    trim = async_method(snapshots.trim)
+    bootstrap = async_iterator(bootstrap.bootstrap)
 
     def tail(
         self,
@@ -70,13 +63,14 @@ class AsyncStream(StreamTarget, Awaiting):
         decode: bool = True,
         timeout: float | None = None,
     ) -> "AsyncTail":
-        """Every message from an offset on, as it comes, until the stream is closed.
+        """Every message from an offset on, as it arrives, until the stream is closed.
 
-        Lost connections are made again. With a timeout it also ends when no message has come for so many
-        seconds; 0 means as soon as it is up to date. Without `decode`, JSON values are given as their text.
+        Reconnects when a connection is lost. With a timeout, the tail also ends when no message has arrived
+        for that many seconds; 0 means as soon as it is up to date. Without `decode`, JSON values stay text.
         """
-        place, wait = Place(offset, decode), Wait(timeout)
-        return AsyncTail(place, self.shell.iterate(about(self.path, follow(self, place, live, wait))))
+        progress, wait = TailProgress(offset, decode), Wait(timeout)
+        messages = with_error_path(self.path, follow_stream(self, progress, live, wait))
+        return AsyncTail(progress, self.shell.iterate(messages))
 
     def producer(
         self,
@@ -86,15 +80,15 @@ class AsyncStream(StreamTarget, Awaiting):
         auto_claim: bool = True,
         batching: Batching | None = None,
     ) -> AsyncProducer:
-        """A producer for this stream. One with a name takes over from an earlier one of that name."""
-        numbering = Numbering(producer_id, epoch, auto_claim)
-        return AsyncProducer(self, self.shell, numbering, batching or Batching())
+        """A producer for this stream. One with an id takes over from an earlier one with the same id."""
+        identity = ProducerIdentity(producer_id, epoch, auto_claim)
+        return AsyncProducer(self, self.shell, identity, batching or Batching())
 
 
-class AsyncTail(Tailing, AsyncIterator[Message]):
-    """The messages of a stream, and how far they have come. To leave early, use it with `async with`."""
+class AsyncTail(TailStatus, AsyncIterator[Message]):
+    """The messages of a stream, and how far it has been read. To stop early, use it with `async with`."""
 
-    def __init__(self, place: Place, messages: AsyncGenerator[Message, None]) -> None:
+    def __init__(self, place: TailProgress, messages: AsyncGenerator[Message, None]) -> None:
         super().__init__(place)
         self._messages = messages
 
@@ -102,7 +96,7 @@ class AsyncTail(Tailing, AsyncIterator[Message]):
         return await anext(self._messages)
 
     async def aclose(self) -> None:
-        """Hang up."""
+        """Stop, and close the connection."""
         await self._messages.aclose()
 
     async def __aenter__(self) -> Self:
@@ -114,19 +108,19 @@ class AsyncTail(Tailing, AsyncIterator[Message]):
         await self.aclose()
 
 
-class AsyncBucket(BucketTarget, Awaiting):
+class AsyncBucket(BucketTarget, AsyncHandle):
     """One bucket."""
 
-    create = awaiting(buckets.create_bucket)
-    info = awaiting(buckets.bucket_info)
-    delete = awaiting(buckets.delete_bucket)
-    streams = iterating(buckets.list_streams)
-    feed = iterating(feeds.feed)
-    feed_page = awaiting(feeds.feed_page)
+    create = async_method(buckets.create_bucket)
+    info = async_method(buckets.bucket_info)
+    delete = async_method(buckets.delete_bucket)
+    streams = async_iterator(buckets.list_streams)
+    feed = async_iterator(feeds.feed)
+    feed_page = async_method(feeds.feed_page)
 
 
 class AsyncClient:
-    """A server to talk to; its connections are kept and used again. Use it with `async with`."""
+    """A client of one server, which keeps its connections open and reuses them. Use it with `async with`."""
 
     def __init__(
         self,
@@ -139,24 +133,22 @@ class AsyncClient:
         patience: Patience | None = None,
         live_patience: Patience = FOREVER,
     ) -> None:
-        own = {} if auth is None else {"authorization": auth}
-        options = Options().plus(own, None).plus(headers, params)
-        self._shell = AwaitingShell(Wiring(url, timeout, options))
+        options = client_options(auth, headers, params)
+        self._shell = AsyncShell(Endpoint(url, timeout, options))
         self._patience = patience or Patience()
         self._live_patience = live_patience
 
     def stream(self, name: str | Address, content_type: str | None = None) -> AsyncStream:
-        """A stream, as in `bucket/stream` or at a full URL; it need not exist.
+        """A stream by name, such as `bucket/stream`, or by full URL; it need not exist.
 
-        Its type is asked for unless it is given.
+        If no content type is given, the server is asked for it when it is needed.
         """
-        address = address_of(name) if isinstance(name, str) else name
-        stream = AsyncStream(address, self._patience, self._live_patience, content_type)
+        stream = AsyncStream(address_of(name), self._patience, self._live_patience, content_type)
         stream.shell = self._shell
         return stream
 
     def stream_at(self, path: str, content_type: str | None = None) -> AsyncStream:
-        """The stream at exactly this path, as in `/name`: other servers have streams anywhere."""
+        """The stream at exactly this path, such as `/name`: other servers may have streams anywhere."""
         return self.stream(StreamUrl(path), content_type)
 
     def bucket(self, name: str) -> AsyncBucket:
@@ -166,24 +158,24 @@ class AsyncClient:
         return bucket
 
     def buckets(self) -> AsyncGenerator[BucketInfo, None]:
-        """All buckets, by name."""
+        """All buckets, in the order of their names."""
         return self._shell.iterate(buckets.list_buckets(self._patience))
 
     async def flush(self) -> list[FlushedGroup]:
-        """Have the server store everything that is in its memory, and wait until it is."""
-        return await self._shell.run(operations.flush(self._patience))
+        """Flush everything in the server's memory to the store, and wait until that is done."""
+        return await self._shell.run(admin.flush(self._patience))
 
     async def trigger_snapshot(self) -> None:
-        """Have the server store its whole state, soon."""
-        await self._shell.run(operations.trigger_snapshot(self._patience))
+        """Ask the server to store its whole state soon."""
+        await self._shell.run(admin.trigger_snapshot(self._patience))
 
     async def purge_log(self) -> int:
-        """Have the server's log forget what is in the store; how far it did."""
-        return await self._shell.run(operations.purge_log(self._patience))
+        """Trim the part of the server's log that is in the store. Returns the position it was trimmed to."""
+        return await self._shell.run(admin.purge_log(self._patience))
 
     async def undelete(self, bucket: str, stream: str, incarnation: str | None = None) -> Undeleted:
-        """Bring back the last stream of that name, or the one with that incarnation, as it was."""
-        return await self._shell.run(operations.undelete(self._patience, bucket, stream, incarnation))
+        """Undelete the last stream of that name, or the one with that incarnation."""
+        return await self._shell.run(admin.undelete(self._patience, bucket, stream, incarnation))
 
     async def close(self) -> None:
         """Close all connections."""

@@ -1,66 +1,59 @@
-"""The blocking client: a server, its buckets and its streams. What they do is in the operations."""
+"""The blocking client: a server, its buckets and its streams."""
 
 from collections.abc import Generator, Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
-from . import (
-    appends,
-    attrs,
-    bootstrap,
-    buckets,
-    feeds,
-    operations,
-    reads,
-    records,
-    snapshots,
-    streams,
-    target,
-)
+from . import target
 from .address import Address, StreamUrl, address_of
-from .blocking import Blocking, BlockingShell, blocking, iterating
-from .buckets import BucketInfo
-from .delivery import Numbering
-from .operations import FlushedGroup, Undeleted
-from .options import Options, Text
-from .outbox import Batching
-from .producer import Producer
+from .connection.request_options import Text, client_options
+from .connection.retry import FOREVER, Patience
+from .connection.steps import with_error_path
+from .connection.sync_shell import SyncHandle, SyncShell, sync_iterator, sync_method
+from .connection.transport import DEFAULT_URL, TIMEOUT_SECONDS, Endpoint
+from .manage import admin, buckets, snapshots, streams
+from .manage import attributes as attrs
+from .manage.admin import FlushedGroup, Undeleted
+from .manage.buckets import BucketInfo
+from .read import bootstrap, chunks, feeds, json_records
+from .read.live import Live, Wait
+from .read.tail import TailProgress, TailStatus, follow_stream
 from .results import BEGINNING, Message
-from .retry import FOREVER, Patience
-from .steps import about
-from .tail import Live, Place, Tailing, Wait, follow
 from .target import BucketTarget, StreamTarget
-from .transport import DEFAULT_URL, TIMEOUT_SECONDS, Wiring
+from .write import appends
+from .write.delivery import ProducerIdentity
+from .write.outbox import Batching
+from .write.producer import Producer
 
 
-class Stream(StreamTarget, Blocking):
+class Stream(StreamTarget, SyncHandle):
     """One stream."""
 
-    create = blocking(streams.create)
-    close = blocking(streams.close)
-    delete = blocking(streams.delete)
-    head = blocking(target.head)
+    create = sync_method(streams.create)
+    close = sync_method(streams.close)
+    delete = sync_method(streams.delete)
+    head = sync_method(target.head)
 
-    append = blocking(appends.append)
-    append_json = blocking(appends.append_json)
-    append_batch = blocking(appends.append_batch)
+    append = sync_method(appends.append)
+    append_json = sync_method(appends.append_json)
+    append_batch = sync_method(appends.append_batch)
 
-    read = blocking(reads.read)
-    read_all = iterating(reads.read_all)
-    last_lines = blocking(records.last_lines)
-    records = iterating(records.records)
+    read = sync_method(chunks.read)
+    read_all = sync_iterator(chunks.read_all)
+    last_lines = sync_method(json_records.last_lines)
+    records = sync_iterator(json_records.records)
 
-    attributes = blocking(attrs.attributes)
-    set_attributes = blocking(attrs.set_attributes)
-    clear_attributes = blocking(attrs.clear_attributes)
+    attributes = sync_method(attrs.attributes)
+    set_attributes = sync_method(attrs.set_attributes)
+    clear_attributes = sync_method(attrs.clear_attributes)
 
-    publish_snapshot = blocking(snapshots.publish_snapshot)
-    read_snapshot = blocking(snapshots.read_snapshot)
-    latest_snapshot = blocking(snapshots.latest_snapshot)
-    save_snapshot = blocking(snapshots.save_snapshot)
-    delete_snapshot = blocking(snapshots.delete_snapshot)
-    trim = blocking(snapshots.trim)
-    bootstrap = iterating(bootstrap.bootstrap)
+    publish_snapshot = sync_method(snapshots.publish_snapshot)
+    read_snapshot = sync_method(snapshots.read_snapshot)
+    latest_snapshot = sync_method(snapshots.latest_snapshot)
+    save_snapshot = sync_method(snapshots.save_snapshot)
+    delete_snapshot = sync_method(snapshots.delete_snapshot)
+    trim = sync_method(snapshots.trim)
+    bootstrap = sync_iterator(bootstrap.bootstrap)
 
     def tail(
         self,
@@ -70,13 +63,14 @@ class Stream(StreamTarget, Blocking):
         decode: bool = True,
         timeout: float | None = None,
     ) -> "Tail":
-        """Every message from an offset on, as it comes, until the stream is closed.
+        """Every message from an offset on, as it arrives, until the stream is closed.
 
-        Lost connections are made again. With a timeout it also ends when no message has come for so many
-        seconds; 0 means as soon as it is up to date. Without `decode`, JSON values are given as their text.
+        Reconnects when a connection is lost. With a timeout, the tail also ends when no message has arrived
+        for that many seconds; 0 means as soon as it is up to date. Without `decode`, JSON values stay text.
         """
-        place, wait = Place(offset, decode), Wait(timeout)
-        return Tail(place, self.shell.iterate(about(self.path, follow(self, place, live, wait))))
+        progress, wait = TailProgress(offset, decode), Wait(timeout)
+        messages = with_error_path(self.path, follow_stream(self, progress, live, wait))
+        return Tail(progress, self.shell.iterate(messages))
 
     def producer(
         self,
@@ -86,15 +80,15 @@ class Stream(StreamTarget, Blocking):
         auto_claim: bool = True,
         batching: Batching | None = None,
     ) -> Producer:
-        """A producer for this stream. One with a name takes over from an earlier one of that name."""
-        numbering = Numbering(producer_id, epoch, auto_claim)
-        return Producer(self, self.shell, numbering, batching or Batching())
+        """A producer for this stream. One with an id takes over from an earlier one with the same id."""
+        identity = ProducerIdentity(producer_id, epoch, auto_claim)
+        return Producer(self, self.shell, identity, batching or Batching())
 
 
-class Tail(Tailing, Iterator[Message]):
-    """The messages of a stream, and how far they have come. To leave early, use it with `with`."""
+class Tail(TailStatus, Iterator[Message]):
+    """The messages of a stream, and how far it has been read. To stop early, use it with `with`."""
 
-    def __init__(self, place: Place, messages: Generator[Message, None, None]) -> None:
+    def __init__(self, place: TailProgress, messages: Generator[Message, None, None]) -> None:
         super().__init__(place)
         self._messages = messages
 
@@ -102,7 +96,7 @@ class Tail(Tailing, Iterator[Message]):
         return next(self._messages)
 
     def close(self) -> None:
-        """Hang up."""
+        """Stop, and close the connection."""
         self._messages.close()
 
     def __enter__(self) -> Self:
@@ -114,19 +108,19 @@ class Tail(Tailing, Iterator[Message]):
         self.close()
 
 
-class Bucket(BucketTarget, Blocking):
+class Bucket(BucketTarget, SyncHandle):
     """One bucket."""
 
-    create = blocking(buckets.create_bucket)
-    info = blocking(buckets.bucket_info)
-    delete = blocking(buckets.delete_bucket)
-    streams = iterating(buckets.list_streams)
-    feed = iterating(feeds.feed)
-    feed_page = blocking(feeds.feed_page)
+    create = sync_method(buckets.create_bucket)
+    info = sync_method(buckets.bucket_info)
+    delete = sync_method(buckets.delete_bucket)
+    streams = sync_iterator(buckets.list_streams)
+    feed = sync_iterator(feeds.feed)
+    feed_page = sync_method(feeds.feed_page)
 
 
 class Client:
-    """A server to talk to; its connections are kept and used again. Use it with `with`."""
+    """A client of one server, which keeps its connections open and reuses them. Use it with `with`."""
 
     def __init__(
         self,
@@ -139,24 +133,22 @@ class Client:
         patience: Patience | None = None,
         live_patience: Patience = FOREVER,
     ) -> None:
-        own = {} if auth is None else {"authorization": auth}
-        options = Options().plus(own, None).plus(headers, params)
-        self._shell = BlockingShell(Wiring(url, timeout, options))
+        options = client_options(auth, headers, params)
+        self._shell = SyncShell(Endpoint(url, timeout, options))
         self._patience = patience or Patience()
         self._live_patience = live_patience
 
     def stream(self, name: str | Address, content_type: str | None = None) -> Stream:
-        """A stream, as in `bucket/stream` or at a full URL; it need not exist.
+        """A stream by name, such as `bucket/stream`, or by full URL; it need not exist.
 
-        Its type is asked for unless it is given.
+        If no content type is given, the server is asked for it when it is needed.
         """
-        address = address_of(name) if isinstance(name, str) else name
-        stream = Stream(address, self._patience, self._live_patience, content_type)
+        stream = Stream(address_of(name), self._patience, self._live_patience, content_type)
         stream.shell = self._shell
         return stream
 
     def stream_at(self, path: str, content_type: str | None = None) -> Stream:
-        """The stream at exactly this path, as in `/name`: other servers have streams anywhere."""
+        """The stream at exactly this path, such as `/name`: other servers may have streams anywhere."""
         return self.stream(StreamUrl(path), content_type)
 
     def bucket(self, name: str) -> Bucket:
@@ -166,24 +158,24 @@ class Client:
         return bucket
 
     def buckets(self) -> Generator[BucketInfo, None, None]:
-        """All buckets, by name."""
+        """All buckets, in the order of their names."""
         return self._shell.iterate(buckets.list_buckets(self._patience))
 
     def flush(self) -> list[FlushedGroup]:
-        """Have the server store everything that is in its memory, and wait until it is."""
-        return self._shell.run(operations.flush(self._patience))
+        """Flush everything in the server's memory to the store, and wait until that is done."""
+        return self._shell.run(admin.flush(self._patience))
 
     def trigger_snapshot(self) -> None:
-        """Have the server store its whole state, soon."""
-        self._shell.run(operations.trigger_snapshot(self._patience))
+        """Ask the server to store its whole state soon."""
+        self._shell.run(admin.trigger_snapshot(self._patience))
 
     def purge_log(self) -> int:
-        """Have the server's log forget what is in the store; how far it did."""
-        return self._shell.run(operations.purge_log(self._patience))
+        """Trim the part of the server's log that is in the store. Returns the position it was trimmed to."""
+        return self._shell.run(admin.purge_log(self._patience))
 
     def undelete(self, bucket: str, stream: str, incarnation: str | None = None) -> Undeleted:
-        """Bring back the last stream of that name, or the one with that incarnation, as it was."""
-        return self._shell.run(operations.undelete(self._patience, bucket, stream, incarnation))
+        """Undelete the last stream of that name, or the one with that incarnation."""
+        return self._shell.run(admin.undelete(self._patience, bucket, stream, incarnation))
 
     def close(self) -> None:
         """Close all connections."""

@@ -1,7 +1,7 @@
-"""What can go wrong, told apart by the one question that matters: was it written?
+"""The client's errors, classified by the one question that matters: was it written?
 
-`Refused`: no, and the same request will never be. `Retryable`: certainly not, try again. `OutcomeUnknown`:
-perhaps; only a request that may be repeated, or one of a producer, can be tried again.
+`Refused`: no, and the same request will always fail. `Retryable`: certainly not, so try again.
+`OutcomeUnknown`: perhaps, so only an idempotent request, or one of a producer, can be retried.
 """
 
 import json
@@ -12,9 +12,9 @@ import httpx
 
 
 class StreamError(Exception):
-    """Something that the server refused or that did not reach it, with the fields of the JSON error.
+    """A request that failed: the server refused it, or it did not get through. Has the JSON error's fields.
 
-    `path` is the path, or the URL, of the stream or bucket that it is about.
+    `path` is the path or URL of the stream or bucket that the request was for.
     """
 
     path: str | None = None
@@ -41,34 +41,34 @@ class StreamError(Exception):
 
 
 class Refused(StreamError):
-    """The server said no: nothing was changed, and the same request will not work."""
+    """The server refused the request: nothing was changed, and the same request will fail again."""
 
 
 class NotFound(Refused):
-    """No such bucket, stream or snapshot."""
+    """There is no such bucket, stream or snapshot."""
 
 
 class Gone(Refused):
-    """It was there: a deleted stream that forks still need, or data that was trimmed."""
+    """It no longer exists: a deleted stream that forks still need, or data that was trimmed."""
 
 
 class Closed(Refused):
-    """The stream is closed: nothing can be appended any more."""
+    """The stream is closed: nothing more can be appended."""
 
 
 class PreconditionFailed(Refused):
-    """The stream is not, or not any more, what the request demanded it to be."""
+    """The stream is not, or is no longer, in the state that the request requires."""
 
 
 class Fenced(Refused):
-    """Another instance of this producer has taken over; this one must not go on.
+    """Another instance of this producer has taken over, so this one must stop.
 
-    `maybe_written` tells that the last batch may have been stored before that.
+    `maybe_written` is true if the last batch may have been stored before that.
     """
 
 
 class Retryable(StreamError):
-    """Certainly not written, and worth another try; `retry_after` is the server's advice in seconds."""
+    """Certainly not written, and worth a retry; `retry_after` is the server's advice, in seconds."""
 
 
 class OutcomeUnknown(StreamError):
@@ -87,7 +87,7 @@ class OutcomeUnknown(StreamError):
 
 
 class InvalidAnswer(StreamError):
-    """The answer makes no sense: it was damaged on its way, or no durable-streams server sent it."""
+    """The answer is malformed: it was damaged in transit, or did not come from a durable-streams server."""
 
     def __init__(self, message: str) -> None:
         super().__init__("invalid_answer", message)
@@ -104,30 +104,30 @@ RETRYABLE_CODES = {
 FINAL_CODES = {"object_damaged"}
 RETRYABLE_STATUSES = {408, 425, 429}
 NOT_IMPLEMENTED = 501
-"""The one status of 500 and more that promises that nothing was done."""
+"""The only status of 500 or more that guarantees that nothing was done."""
 
 NUMBER_DIGITS_MAX = 20
 TEXT_CHARACTERS_MAX = 500
-"""How much of a foreign error page is quoted."""
+"""How much of an error page that is not JSON is quoted."""
 
 _BY_CODE: dict[str, type[Refused]] = {"stream_closed": Closed, "producer_epoch_stale": Fenced}
 _BY_STATUS: dict[int, type[Refused]] = {404: NotFound, 410: Gone, 412: PreconditionFailed}
 _NAMES = {404: "not_found", 410: "gone", 412: "precondition_failed"}
-"""Codes for answers without a JSON error: those of other servers, and those to HEAD."""
+"""Codes for answers without a JSON error: from other servers, and to HEAD requests."""
 
 _NUMBERS = {
     "producer-epoch": "current_epoch",
     "producer-expected-seq": "expected_seq",
     "producer-received-seq": "received_seq",
 }
-"""Headers that belong into the data of an error, under the names that our JSON errors use."""
+"""Headers that become part of an error's data, under the names that our JSON errors use."""
 
 
 def error_of_answer(status: int, headers: httpx.Headers, body: bytes) -> StreamError:
-    """The error that an answer of 300 and more means.
+    """The error that an answer with a status of 300 or more reports.
 
-    Its class follows from the status and the headers of the protocol, which every server sends; our own
-    codes only tell apart what these leave open.
+    Its class follows from the status and the protocol's headers, which every server sends. Our own codes
+    decide only where those leave it open.
     """
     implied = _implied_code(status, headers)
     code, message, data = _json_error(body) or (implied, _quoted(status, body), {})
@@ -138,7 +138,7 @@ def error_of_answer(status: int, headers: httpx.Headers, body: bytes) -> StreamE
     if code in RETRYABLE_CODES or status in RETRYABLE_STATUSES:
         kind = Retryable
     elif status >= 500 and status != NOT_IMPLEMENTED and code not in FINAL_CODES:
-        # A stranger's 503 says nothing about the request: a proxy may have passed it on.
+        # A 503 without our code may come from a proxy that had already forwarded the request.
         kind = OutcomeUnknown
     else:
         kind = _BY_CODE.get(implied) or _BY_CODE.get(code) or _BY_STATUS.get(status, Refused)
@@ -147,7 +147,7 @@ def error_of_answer(status: int, headers: httpx.Headers, body: bytes) -> StreamE
 
 
 def _implied_code(status: int, headers: httpx.Headers) -> str:
-    """What the protocol says without a body."""
+    """The code that status and headers imply, without the body."""
     if status == 403 and "producer-epoch" in headers:
         return "producer_epoch_stale"
     if status == 409 and headers.get("stream-closed", "").lower() == "true":
@@ -173,25 +173,25 @@ def _quoted(status: int, body: bytes) -> str:
 
 
 def named_error(fields: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Code, message and data of the object under `error`."""
+    """Code, message and other data of the object under `error`."""
     data = {name: value for name, value in fields.items() if name not in ("code", "message")}
     return str(fields["code"]), str(fields["message"]), data
 
 
 def error_of_transport(error: httpx.RequestError) -> StreamError:
-    """What a connection that failed means for the request."""
+    """The error for a request whose connection failed."""
     text = str(error) or type(error).__name__
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.ProxyError):
         return Retryable("unreachable", f"cannot reach the server: {text}")
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.TooManyRedirects):
-        return Refused("invalid_request", f"this cannot be sent: {text}")
+        return Refused("invalid_request", f"the request cannot be sent: {text}")
     if isinstance(error, httpx.TimeoutException):
         return OutcomeUnknown("timed_out", f"no answer in time: {text}")
     return OutcomeUnknown("connection_lost", f"the connection was lost: {text}")
 
 
 def whole_number(header: str | None) -> int | None:
-    """A header that is a whole number; None if it is missing, or anything else."""
+    """A header as a whole number; None if it is missing or is not one."""
     if header is None or not header.isascii() or not header.isdigit() or len(header) > NUMBER_DIGITS_MAX:
         return None
     return int(header)

@@ -1,14 +1,15 @@
-"""What operations return, read from the headers of answers."""
+"""The results of operations, read from the headers and bodies of answers."""
 
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from .connection.steps import Answer
 from .errors import InvalidAnswer
-from .json_text import decode, elements
-from .steps import Answer
+from .formats.json_text import decode, elements
 
 BEGINNING = "-1"
+OFFSET_DIGITS = 20
 
 
 def media_type(content_type: str) -> str:
@@ -23,7 +24,7 @@ def is_json(content_type: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A stream that now exists; `is_new` tells whether this request made it."""
+    """A stream that now exists; `is_new` is true if this request created it."""
 
     is_new: bool
     next_offset: str
@@ -36,7 +37,7 @@ class Created:
 
     @classmethod
     def of(cls, answer: Answer) -> "Created":
-        """Read from an answer to PUT."""
+        """Read the answer to a PUT."""
         headers = answer.headers
         return cls(
             is_new=answer.status == 201,
@@ -52,7 +53,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """An append that is safely stored; `duplicate` tells that an earlier try had stored it already."""
+    """An append that is safely stored; `duplicate` is true if an earlier attempt had already stored it."""
 
     next_offset: str
     etag: str
@@ -64,7 +65,7 @@ class Appended:
 
     @classmethod
     def of(cls, answer: Answer, duplicate: bool = False) -> "Appended":
-        """Read from an answer to POST."""
+        """Read the answer to a POST."""
         headers = answer.headers
         return cls(
             next_offset=headers.get("stream-next-offset", ""),
@@ -79,7 +80,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """What a stream is now."""
+    """The current state of a stream."""
 
     content_type: str
     next_offset: str
@@ -95,7 +96,7 @@ class StreamInfo:
 
     @classmethod
     def of(cls, answer: Answer) -> "StreamInfo":
-        """Read from an answer to HEAD."""
+        """Read the answer to a HEAD."""
         headers = answer.headers
         return cls(
             content_type=headers.get("content-type", ""),
@@ -114,7 +115,7 @@ class StreamInfo:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A stretch of a stream, and where it leads."""
+    """A contiguous range of a stream, and the offset after it."""
 
     data: bytes
     content_type: str
@@ -128,7 +129,7 @@ class Chunk:
 
     @classmethod
     def of(cls, answer: Answer, path: str) -> "Chunk":
-        """Read from an answer to GET of the stream at a path."""
+        """Read the answer to a GET of the stream at a path."""
         headers = answer.headers
         return cls(
             data=answer.body,
@@ -153,10 +154,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something that was appended: a JSON value, or bytes as they came for any other stream.
+    """A message of a stream: a JSON value, or for any other stream, bytes as they arrived.
 
-    `next_offset` is the offset after it, to resume from. Several JSON values that came together share one:
-    it is None but for the last of them.
+    `next_offset` is the offset after it, to resume from. When several JSON values arrive together, only the
+    last of them has it; for the others it is None.
     """
 
     value: Any
@@ -164,15 +165,15 @@ class Message:
 
 
 def decode_array(data: bytes) -> list[Any]:
-    """The values of a stretch of a JSON stream."""
+    """The values in a chunk of a JSON stream."""
     values = decode(data) if data else []
     if not isinstance(values, list):
-        raise InvalidAnswer("the server sent a JSON value where an array of messages belongs")
+        raise InvalidAnswer("the server sent a JSON value instead of an array of messages")
     return values
 
 
 def messages(data: bytes, json_mode: bool, next_offset: str, decoding: bool = True) -> list[Message]:
-    """What a stretch of a stream holds, as messages; JSON values are decoded, or given as their text."""
+    """The messages in a chunk of a stream. JSON values are decoded, or kept as text."""
     if not json_mode:
         return [Message(data, next_offset)] if data else []
     values = (decode_array(data) if decoding else elements(data)) if data else []
@@ -181,21 +182,26 @@ def messages(data: bytes, json_mode: bool, next_offset: str, decoding: bool = Tr
 
 
 def next_offset(answer: Answer) -> str:
-    """Where a read leads. Without it a reader would get the same again, for ever."""
+    """The offset after a read. It is required: without it a reader would read the same data forever."""
     offset = answer.headers.get("stream-next-offset")
     if not offset:
-        raise InvalidAnswer("the answer has no Stream-Next-Offset: something on the way removes headers")
+        raise InvalidAnswer("the answer has no Stream-Next-Offset header: a proxy may have removed it")
     return str(offset)
 
 
 def ignored_attributes(answer: Answer) -> tuple[str, ...]:
-    """The names of attributes that the server did not store; if they are very many, the first of them."""
+    """The names of attributes that the server did not store; if there are very many, only the first ones."""
     listed = answer.headers.get("stream-attrs-ignored", "")
     names = (name for name in listed.split(", ") if name and not name.startswith("+"))
     return tuple(unquote(name) if name != '""' else "" for name in names)
 
 
 def offset_or_none(answer: Answer, name: str) -> str | None:
-    """A header that is an offset, or says none."""
+    """A header that is an offset, or is missing or `none`."""
     offset = answer.headers.get(name)
     return None if offset in (None, "none") else offset
+
+
+def padded_offset(offset: int) -> str:
+    """An offset that JSON gives as a number, in the form that all other results have."""
+    return str(offset).zfill(OFFSET_DIGITS)

@@ -1,15 +1,15 @@
-"""What an operation on a stream or bucket needs to know: its name and how patient to be."""
+"""The object of an operation: a stream or a bucket, and how patiently to retry."""
 
 from collections.abc import Mapping
 
 from .address import Address, bucket_path
+from .connection.retry import FOREVER, Patience, perform
+from .connection.steps import Answer, Request, Steps
 from .results import StreamInfo
-from .retry import FOREVER, Patience, perform
-from .steps import Answer, Request, Steps
 
 
 class StreamTarget:
-    """A stream, and what is remembered about it."""
+    """A stream, and what the client remembers about it."""
 
     def __init__(
         self,
@@ -23,11 +23,11 @@ class StreamTarget:
         self.live_patience = live_patience
         self.content_type = content_type
         self.takes_batches = True
-        """Until the server turns out to have no `append-batch`, which only Ursula has."""
+        """False once the server turns out not to have `append-batch`, which only Ursula has."""
 
     @property
     def path(self) -> str:
-        """Where the stream is, as errors name it."""
+        """The path or URL of the stream, also in errors."""
         return self.address.path
 
     def __repr__(self) -> str:
@@ -44,7 +44,7 @@ class BucketTarget:
 
     @property
     def path(self) -> str:
-        """Where the bucket is, as errors name it."""
+        """The path of the bucket, also in errors."""
         return bucket_path(self.name)
 
     def __repr__(self) -> str:
@@ -52,7 +52,7 @@ class BucketTarget:
 
 
 def head(target: StreamTarget) -> Steps[StreamInfo]:
-    """What the stream is now; this does not renew its lifetime."""
+    """The current state of the stream. This does not renew its lifetime."""
     request = Request("HEAD", target.address.path, repeatable=True)
     info = StreamInfo.of((yield from perform(request, target.patience)))
     target.content_type = info.content_type
@@ -60,12 +60,12 @@ def head(target: StreamTarget) -> Steps[StreamInfo]:
 
 
 def content_type_of(target: StreamTarget) -> Steps[str]:
-    """The stream's content type, which the server is asked for once."""
+    """The stream's content type, which the server is asked for only once."""
     if target.content_type is None:
         yield from head(target)
     return target.content_type or ""
 
 
 def get(target: StreamTarget, path: str, params: Mapping[str, str] | None = None) -> Steps[Answer]:
-    """The answer to a GET, which may always be repeated."""
+    """The answer to a GET, which is always safe to retry."""
     return (yield from perform(Request("GET", path, params or {}, repeatable=True), target.patience))

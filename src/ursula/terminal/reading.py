@@ -122,7 +122,7 @@ def _print_last(target: "Stream", info: "StreamInfo", size: int | None, records:
 
 
 def _print_chunk(chunk: "Chunk") -> None:
-    from ursula.client.json_text import elements
+    from ursula.client.formats.json_text import elements
     from ursula.client.results import is_json
 
     if not is_json(chunk.content_type):

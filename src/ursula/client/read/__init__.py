@@ -1,0 +1,1 @@
+"""How a stream or a bucket is read: chunks, records, bootstrap, and live tails and feeds."""

@@ -1,0 +1,1 @@
+"""How messages are written: plain appends, and producers that store each message exactly once."""
