@@ -4,15 +4,19 @@ import ast
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from ursula.model.commands import AnyCommand
+from ursula.model.state import CHANGE, DECIDE
 
 SOURCE = Path(__file__).parent.parent / "src" / "ursula"
 
 MODEL_VALUES = {
     "ursula.model.text.attributes",
     "ursula.model.commands",
-    "ursula.model.contents",
+    "ursula.model.offsets",
     "ursula.model.codec.entry",
     "ursula.model.text.json_messages",
     "ursula.model.limits",
@@ -40,7 +44,7 @@ ALLOWED = {
     "engine": {
         "ursula.engine",
         "ursula.model",
-        "ursula.log.seam",
+        "ursula.log.interface",
         "ursula.cold",
         "ursula.crc",
         "ursula.malloc",
@@ -54,7 +58,7 @@ ALLOWED = {
         "ursula.cold.staging",
         "ursula.cold.objects.store",
         "ursula.config",
-        "ursula.log.seam",
+        "ursula.log.interface",
         "ursula.logs",
         "ursula.malloc",
         "ursula.tally",
@@ -100,9 +104,6 @@ EXCEPTIONS = {
     "terminal/pipeline.py": {"ursula.pipeline", "ursula.spark", "ursula.cold.objects.store", "ursula.engine"},
     "terminal/inspecting.py": {"ursula.cold", "ursula.engine", "ursula.model.commands"},
 }
-
-CONSTANTS_OF_CONTENTS = {"BEGINNING", "TAIL"}
-"""`model.contents` is not a module of values: http takes these two from it and nothing else."""
 
 
 class Import:
@@ -178,16 +179,6 @@ def test_the_model_needs_only_the_standard_library_and_two_libraries() -> None:
     assert foreign == []
 
 
-def test_http_takes_two_constants_from_the_contents_and_never_the_contents() -> None:
-    taken = {
-        found.name
-        for path in files_of("http")
-        for found in imports_of(path)
-        if found.module == "ursula.model.contents"
-    }
-    assert taken <= CONSTANTS_OF_CONTENTS
-
-
 def test_the_model_reads_no_clock_no_chance_and_no_files() -> None:
     forbidden = {"asyncio", "datetime", "os", "pathlib", "random", "secrets", "socket", "threading", "time"}
     forbidden |= {"uuid", "io", "logging"}
@@ -203,3 +194,40 @@ def test_the_model_reads_no_clock_no_chance_and_no_files() -> None:
 def test_no_file_is_a_dumping_place() -> None:
     names = {path.name for path in SOURCE.rglob("*.py")}
     assert not names & {"utils.py", "helpers.py", "common.py", "lib.py", "misc.py"}
+
+
+def test_only_residency_changes_what_is_in_memory() -> None:
+    """`apply` decides and changes the state; eviction and parking are the business of one class."""
+    evicting = {"drain", "drop_before", "drop_stored", "drop_trimmed", "forget_part", "park"}
+    callers = {
+        path.relative_to(SOURCE).as_posix()
+        for room in ("model", "engine", "http")
+        for path in files_of(room)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in evicting
+    }
+    assert callers == {
+        "model/change/snapshot.py",  # drops the first of the messages that it trims
+        "model/deleted.py",
+        "model/residency.py",
+        "model/stream/stream.py",
+    }
+
+
+def test_the_engine_never_assigns_to_the_state() -> None:
+    assigned = [
+        f"{path.relative_to(SOURCE)}:{target.lineno}"
+        for path in files_of("engine")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign | ast.AugAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Attribute) and ast.unparse(target.value).endswith("state")
+    ]
+    assert assigned == []
+
+
+def test_every_command_has_a_decision_and_a_change() -> None:
+    commands = {one for kind in get_args(AnyCommand) for one in (kind, *kind.__subclasses__())}
+    assert DECIDE.keys() == CHANGE.keys() == commands
+    assert all(decide.__name__.startswith("decide_") for decide in DECIDE.values())
+    assert all(change.__name__ == "change_" + DECIDE[kind].__name__[7:] for kind, change in CHANGE.items())

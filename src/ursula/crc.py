@@ -1,6 +1,6 @@
-"""CRC-32 by the processor's own instructions, as the server has it; where isal is missing, more slowly.
+"""CRC-32: isal's, which uses the processor's own instructions, or zlib's slower one where isal is missing.
 
-A Spark executor may have nothing but the standard library and pyarrow.
+The server has isal; a Spark executor may have nothing but the standard library and pyarrow.
 """
 
 try:

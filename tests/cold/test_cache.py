@@ -1,4 +1,4 @@
-"""A cache that is bounded by bytes, and whose readers share loads."""
+"""A cache that is bounded by bytes, and whose callers share loads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ursula.cold.cache import SPENT_KEPT, Cache
+from ursula.cold.cache import CONSUMED_KEPT, Cache
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -14,7 +14,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 class Source:
-    """Counts loads; they end when they are let go."""
+    """Records loads; they wait for `go`."""
 
     def __init__(self, size: int = 10) -> None:
         self.loads: list[str] = []
@@ -44,7 +44,7 @@ def test_an_item_is_loaded_once() -> None:
     run(test)
 
 
-def test_what_was_not_used_for_longest_goes_first() -> None:
+def test_the_least_recently_used_item_is_evicted_first() -> None:
     async def test() -> None:
         cache, source = Cache(30), Source()
         for key in ("a", "b", "c", "a", "d"):
@@ -58,27 +58,27 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
     run(test)
 
 
-def test_what_someone_is_done_with_goes_before_what_was_not_used_for_longest() -> None:
+def test_consumed_items_are_evicted_before_the_least_recently_used_one() -> None:
     async def test() -> None:
-        cache, source = Cache(10 * (SPENT_KEPT + 4)), Source()
+        cache, source = Cache(10 * (CONSUMED_KEPT + 4)), Source()
         await cache.get("old", source.load("old"))
-        keys = [f"k{number}" for number in range(SPENT_KEPT + 8)]
+        keys = [f"k{number}" for number in range(CONSUMED_KEPT + 8)]
         for key in keys:
             await cache.get(key, source.load(key))
-            cache.spend(key)
-        cache.spend("nobody has it")
+            cache.mark_consumed(key)
+        cache.mark_consumed("nobody has it")
         source.loads.clear()
         await cache.get("old", source.load("old"))
-        for key in keys[-SPENT_KEPT:]:
+        for key in keys[-CONSUMED_KEPT:]:
             await cache.get(key, source.load(key))
-        assert source.loads == [], "the old one and the last that were spent are there"
+        assert source.loads == [], "the old one and the last consumed ones are there"
         await cache.get(keys[0], source.load(keys[0]))
         assert source.loads == [keys[0]]
 
     run(test)
 
 
-def test_an_item_larger_than_the_cache_is_handed_out_but_not_kept() -> None:
+def test_an_item_larger_than_the_cache_is_returned_but_not_kept() -> None:
     async def test() -> None:
         cache, source = Cache(30), Source()
         await cache.get("a", source.load("a"))
@@ -89,7 +89,7 @@ def test_an_item_larger_than_the_cache_is_handed_out_but_not_kept() -> None:
     run(test)
 
 
-def test_those_who_want_the_same_share_one_load_even_if_nothing_is_kept() -> None:
+def test_callers_that_want_the_same_item_share_one_load_even_if_nothing_is_kept() -> None:
     async def test() -> None:
         cache, source = Cache(0), Source()
         assert await asyncio.gather(*(cache.get("a", source.load("a")) for _ in range(5))) == ["A"] * 5
@@ -102,7 +102,7 @@ def test_those_who_want_the_same_share_one_load_even_if_nothing_is_kept() -> Non
 
 
 @pytest.mark.parametrize("cancelled", [0, 1])
-def test_a_cancelled_reader_does_not_take_the_load_from_others(cancelled: int) -> None:
+def test_a_cancelled_caller_does_not_cancel_the_load_of_others(cancelled: int) -> None:
     async def test() -> None:
         cache, source = Cache(100), Source()
         source.go.clear()
@@ -118,7 +118,7 @@ def test_a_cancelled_reader_does_not_take_the_load_from_others(cancelled: int) -
     run(test)
 
 
-def test_a_load_that_nobody_waits_for_any_more_is_kept() -> None:
+def test_a_load_whose_callers_are_gone_is_kept() -> None:
     async def test() -> None:
         cache, source = Cache(100), Source()
         source.go.clear()
@@ -131,7 +131,7 @@ def test_a_load_that_nobody_waits_for_any_more_is_kept() -> None:
     run(test)
 
 
-def test_a_failed_load_fails_for_all_who_wait_and_is_tried_again() -> None:
+def test_a_failed_load_fails_for_all_callers_and_is_tried_again() -> None:
     async def test() -> None:
         cache, source = Cache(100), Source()
         readers = (cache.get("bad", source.load("bad")) for _ in range(3))
@@ -146,7 +146,7 @@ def test_a_failed_load_fails_for_all_who_wait_and_is_tried_again() -> None:
     run(test)
 
 
-def test_a_failed_load_that_nobody_waits_for_is_silent() -> None:
+def test_a_failed_load_without_callers_is_silent() -> None:
     async def test() -> None:
         problems: list[dict[str, Any]] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
@@ -162,7 +162,7 @@ def test_a_failed_load_that_nobody_waits_for_is_silent() -> None:
     run(test)
 
 
-def test_closing_ends_what_is_under_way() -> None:
+def test_closing_cancels_loads_under_way() -> None:
     async def test() -> None:
         cache, source = Cache(100), Source()
         await cache.get("a", source.load("a"))
@@ -177,28 +177,28 @@ def test_closing_ends_what_is_under_way() -> None:
     run(test)
 
 
-def test_room_that_was_lent_is_asked_for_when_it_is_needed() -> None:
+def test_reserved_room_is_taken_back_when_it_is_needed() -> None:
     async def test() -> None:
         cache, source = Cache(40), Source()
-        asked: list[str] = []
+        evicted: list[str] = []
 
-        def give_back(key: str) -> Callable[[], None]:
-            def leave() -> None:
-                asked.append(key)
-                cache.release(key)
+        def evict(key: str) -> Callable[[], None]:
+            def evict_one() -> None:
+                evicted.append(key)
+                cache.unreserve(key)
 
-            return leave
+            return evict_one
 
         await cache.get("a", source.load("a"))
         for key in ("x", "y"):
-            cache.lend(key, 15, give_back(key))
-        assert (cache.held_bytes, asked) == (40, [])
+            cache.reserve(key, 15, evict(key))
+        assert (cache.held_bytes, evicted) == (40, [])
         await cache.get("a", source.load("a"))
         assert source.loads == ["a"]
         await cache.get("b", source.load("b"))
-        assert (cache.held_bytes, asked) == (35, ["x"])
-        cache.release("y")
-        cache.release("y")
-        assert (cache.held_bytes, len(cache), asked) == (20, 2, ["x"])
+        assert (cache.held_bytes, evicted) == (35, ["x"])
+        cache.unreserve("y")
+        cache.unreserve("y")
+        assert (cache.held_bytes, len(cache), evicted) == (20, 2, ["x"])
 
     run(test)

@@ -1,4 +1,4 @@
-"""Reading segments from a store: few bytes fetched, and damage told by the name of the object."""
+"""Reading segments from a store: few bytes are fetched, and damage is reported by the name of the object."""
 
 import asyncio
 import random
@@ -15,7 +15,7 @@ from ursula.cold.cache import Cache
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import ObjectDamaged, ObjectMissing, Store
 from ursula.cold.segment.reader import SegmentRef, Segments
-from ursula.cold.segment.segment import encode_segment
+from ursula.cold.segment.writer import encode_segment
 
 KEY = "segments/g0/0-9-01J.parquet"
 NAME = ("b", "s", "1-1-0")
@@ -33,7 +33,7 @@ async def opened(root: Path, cache_bytes: int = 64 << 20) -> AsyncIterator[tuple
 async def stored(store: Store, table: pa.Table, row_group_bytes: int = 1 << 20) -> SegmentRef:
     segment = encode_segment(table, 0, 0, 9, row_group_bytes=row_group_bytes)
     await store.put(KEY, memoryview(segment.data))
-    return SegmentRef(KEY, segment.data.size, segment.footer_bytes, segment.footer_crc)
+    return SegmentRef(KEY, segment.summary.size, segment.summary.footer_bytes, segment.summary.footer_crc)
 
 
 def run(root: Path, test: Callable[[Segments, Store], Awaitable[None]], cache_bytes: int = 64 << 20) -> None:
@@ -48,14 +48,14 @@ async def read(segments: Segments, ref: SegmentRef, offset: int, bytes_max: int)
     """As the server does it: the row group of the offset, then those that follow."""
     chunks: list[bytes] = []
     footer = await segments.footer(ref)
-    span = footer.find(*NAME, offset)
-    while span is not None and bytes_max > 0:
-        piece = await segments.piece(ref, span, NAME)
-        if piece is not None:
-            end = piece.read(offset, piece.end, bytes_max, False, chunks, False)
+    row_group = footer.find(*NAME, offset)
+    while row_group is not None and bytes_max > 0:
+        found = await segments.stream_slice(ref, row_group, NAME)
+        if found is not None:
+            end = found.read(offset, found.end, bytes_max, False, chunks, False)
             bytes_max -= end - offset
             offset = end
-        span = footer.following(span, *NAME)
+        row_group = footer.following(row_group, *NAME)
     return b"".join(chunks)
 
 
@@ -102,7 +102,7 @@ def test_all_rows_come_back(tmp_path: Path) -> None:
     async def test(segments: Segments, store: Store) -> None:
         ref = await stored(store, table_of(mixed_rows(3)), 10_000)
         footer = await segments.footer(ref)
-        tables = [await segments.row_group(ref, span) for span in footer.spans]
+        tables = [await segments.row_group(ref, row_group) for row_group in footer.row_groups]
         assert len(tables) > 10
         assert sum(table.num_rows for table in tables) == len(mixed_rows(3))
 
@@ -112,10 +112,10 @@ def test_all_rows_come_back(tmp_path: Path) -> None:
 def test_a_missing_segment_is_named(tmp_path: Path) -> None:
     async def test(segments: Segments, store: Store) -> None:
         ref = await stored(store, one_stream([b"abc"]))
-        span = (await segments.footer(ref)).spans[0]
+        row_group = (await segments.footer(ref)).row_groups[0]
         await store.delete([KEY])
         with pytest.raises(ObjectMissing, match=KEY):
-            await segments.row_group(ref, span)
+            await segments.row_group(ref, row_group)
         with pytest.raises(ObjectMissing, match=KEY):
             await segments.footer(ref._replace(size=ref.size + 1))
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from ursula.engine.failures import Failure
 from ursula.engine.group.group import Group
+from ursula.log.interface import GENERATION_SHIFT, AppendFailed
 from ursula.log.memory import MemoryLog
-from ursula.log.seam import GENERATION_SHIFT, AppendFailed
 from ursula.model.codec import entry as entries
 from ursula.model.commands import AnyCommand, Append, Create, Producer
 from ursula.model.outcomes import AnyOutcome, Page

@@ -21,7 +21,7 @@ from tests.engine.driving import (
 
 from ursula.engine.group import expiry
 from ursula.engine.group.group import Group
-from ursula.log.seam import AppendRetryable
+from ursula.log.interface import AppendRetryable
 from ursula.model.commands import AnyCommand, Append, Create, Delete, DeleteBucket, Expire, Renew
 from ursula.model.outcomes import Appended, BucketDeleted, Created, Ended, Refused
 

@@ -198,9 +198,7 @@ async def measured_flush(node: Node) -> tuple[float, float]:
     """Flush, and let go of what was flushed."""
     gaps = Gaps()
     await flush(node)
-    settling = node.groups[0].settling.task
-    if settling is not None:
-        await settling
+    await node.groups[0].evictor.wait()
     return await gaps.end()
 
 

@@ -10,7 +10,7 @@ from tests.engine.driving import run
 from tests.engine.nodes import begin, done, is_repeat, node_on, picture, write
 
 from ursula.cold.blobs import made_at
-from ursula.cold.segment.segment import encode_segment
+from ursula.cold.segment.writer import encode_segment
 from ursula.config import Cold
 from ursula.engine.flush import ranges as flush_ranges
 from ursula.engine.flush import rows as flush_rows
@@ -89,7 +89,7 @@ def test_a_segment_that_is_flushed_bit_by_bit_is_that_of_all_rows(tmp_path: Path
             assert stored is not None
             assert len(sizes) > 50
             assert max(sizes) < 10_000
-            assert (stored.rows, stored.digest) == (whole.row_count, whole.digest)
+            assert (stored.rows, stored.digest) == (whole.summary.row_count, whole.summary.digest)
             node.groups[0].state.changes.end_capture()
 
     run(session())

@@ -4,7 +4,7 @@ from tests.engine.driving import Answers, GatedLog, a_while, append, content, cr
 
 from ursula.engine.failures import OutcomeUnknown, Unavailable
 from ursula.engine.group.batching import BATCH_BYTES_MAX, BATCH_COMMANDS_MAX
-from ursula.log.seam import AppendRetryable, AppendUnknown
+from ursula.log.interface import AppendRetryable, AppendUnknown
 from ursula.model.outcomes import Appended
 
 

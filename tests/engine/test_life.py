@@ -22,8 +22,8 @@ from tests.engine.driving import (
 
 from ursula.engine.failures import OutcomeUnknown, Unavailable
 from ursula.engine.group.group import Group
+from ursula.log.interface import LogDamaged
 from ursula.log.memory import MemoryLog
-from ursula.log.seam import LogDamaged
 from ursula.model.codec import entry as entries
 from ursula.model.codec.entry import EntryUnreadable
 from ursula.model.commands import AnyCommand

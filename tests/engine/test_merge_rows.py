@@ -15,8 +15,9 @@ from ursula.cold.cache import Cache
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.temp_files import Unfinished
 from ursula.cold.segment.reader import Segments
-from ursula.cold.segment.segment import encode_segment
+from ursula.cold.segment.writer import encode_segment
 from ursula.engine.flush.segment_upload import Hand, Place, store_bit_by_bit
+from ursula.engine.segment_info import segment_from_summary
 from ursula.engine.upkeep import merge_rows
 from ursula.engine.upkeep.liveness import Needed
 from ursula.engine.upkeep.merge_rows import MergeRows
@@ -56,8 +57,7 @@ async def stored(store: FsStore, rows: list[Row], count: int) -> list[StoredSegm
         encoded = encode_segment(table, *place, row_group_bytes=4000)
         key = place.new_key()
         await store.put(key, memoryview(encoded.data))
-        facts = encoded.row_count, encoded.data.size, *encoded[2:]
-        found.append(StoredSegment(place.first, place.last, key, *facts))
+        found.append(segment_from_summary(key, place.first, place.last, encoded.summary))
     return found
 
 
@@ -90,8 +90,9 @@ def test_a_merge_bit_by_bit_is_the_same_as_one_of_all_rows(
         assert max(sizes) < 2 * range_bytes + 10_000
         assert output is not None
         whole = encode_segment(table_of(rows), *place)
-        assert (output.rows, output.payload_bytes) == (whole.row_count, whole.payload_bytes)
-        assert output.digest == whole.digest
+        summary = whole.summary
+        assert (output.rows, output.payload_bytes) == (summary.row_count, summary.payload_bytes)
+        assert output.digest == summary.digest
         written = pq.read_table(store.local_path(output.key))
         assert written.equals(pq.read_table(pa.BufferReader(whole.data)))
         await store.close()

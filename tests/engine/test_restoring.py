@@ -20,7 +20,7 @@ from ursula.engine.data_folder import FolderRefused, NewFolder
 from ursula.engine.load_state import StartRefused, load
 from ursula.engine.offline.restore import Damaged, Moment, Restored, RestoreRefused, parse_moment, restore
 from ursula.engine.offline.verify import check_contents
-from ursula.log.seam import GENERATION_SHIFT
+from ursula.log.interface import GENERATION_SHIFT
 from ursula.model.commands import Undelete
 from ursula.model.outcomes import Undeleted
 

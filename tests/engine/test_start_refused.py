@@ -13,7 +13,7 @@ from ursula.cold.objects.fs import FsStore
 from ursula.cold.state.manifest import Generation, encode
 from ursula.engine.load_state import StartRefused
 from ursula.engine.node import Node
-from ursula.log.seam import LogDamaged
+from ursula.log.interface import LogDamaged
 
 
 def manifests(folder: Path) -> list[Path]:

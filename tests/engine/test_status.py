@@ -2,7 +2,7 @@
 
 from tests.engine.driving import BASE, Answers, GatedLog, a_while, append, create, decided, run, running
 
-from ursula.log.seam import AppendRetryable, AppendUnknown
+from ursula.log.interface import AppendRetryable, AppendUnknown
 from ursula.model.commands import Append
 
 

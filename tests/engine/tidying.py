@@ -79,7 +79,7 @@ class Tidied:
         await self.flusher.flush()
         if tell:
             await self.flusher.write_live_now()
-        while self.group.state.settled or self.group.state.settled_parts:
+        while self.group.state.residency.has_evictable:
             await asyncio.sleep(0)
 
     async def merge(self) -> None:

@@ -14,7 +14,7 @@ from ursula.engine.failures import Failure, OutcomeUnknown, Unavailable
 from ursula.engine.group.group import Group
 from ursula.log.file import FileLog
 from ursula.model.commands import AnyCommand, Append, Create, Delete, Producer
-from ursula.model.contents import BEGINNING
+from ursula.model.offsets import BEGINNING
 from ursula.model.outcomes import AnyOutcome, Appended, Created, Ended, Page, Refused
 
 NAMES = ("a", "b", "c")

@@ -15,7 +15,7 @@ PAGE_BYTES = 64
 
 
 class PowerLoss(Exception):
-    """The machine is off: no call to the disk works until `crash`."""
+    """The machine is off: every call to the disk fails until `crash`."""
 
 
 class Inode:
@@ -66,7 +66,7 @@ class LossyDisk:
         self._next_file = 1000
         self._lock = RLock()
 
-    # What a test does to it.
+    # For tests.
 
     def fail(self, operation: str, code: int, *, after: int = 0, times: int = 1) -> None:
         """Fail the next calls of an operation, after some that still work."""
@@ -90,17 +90,17 @@ class LossyDisk:
         return bytes(self._cached_names[path].cached)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Put other contents in place of a file, durably."""
+        """Replace the contents of a file, durably."""
         inode = Inode()
         inode.cached[:] = inode.durable[:] = data
         self._cached_names[path] = self._durable_names[path] = inode
 
     def remove(self, path: str) -> None:
-        """Take a file away, durably."""
+        """Remove a file, durably."""
         del self._cached_names[path], self._durable_names[path]
 
     def paths(self) -> list[str]:
-        """All files there are, sorted."""
+        """All files, sorted."""
         return sorted(self._cached_names)
 
     @property
@@ -109,10 +109,10 @@ class LossyDisk:
         return len(self._open)
 
     def used_bytes(self) -> int:
-        """What the files take of the budget."""
+        """How much of the budget the files use."""
         return sum(len(inode.cached) for inode in self._cached_names.values())
 
-    # What the log does to it.
+    # The interface of a disk.
 
     def create(self, path: str) -> int:
         with self._call("create", path):
@@ -209,7 +209,7 @@ class LossyDisk:
         with self._lock:
             self._need_power()
 
-    # How it keeps its books.
+    # How it keeps track.
 
     def _handle(self, path: str) -> int:
         self._next_file += 1

@@ -9,8 +9,8 @@ from tests.log.lossy_disk import LossyDisk
 
 from ursula.log.file import FileLog
 from ursula.log.follower import LIVE_ENTRIES_MAX
+from ursula.log.interface import GENERATION_SHIFT, AppendRetryable, Entry, Log, Trimmed
 from ursula.log.memory import MemoryLog
-from ursula.log.seam import GENERATION_SHIFT, AppendRetryable, Entry, Log, Trimmed
 
 Open = Callable[[], Awaitable[MemoryLog | FileLog]]
 BASE = 1 << GENERATION_SHIFT
@@ -180,7 +180,7 @@ def test_a_payload_may_be_empty_or_larger_than_a_segment(open_log: Open) -> None
     run(open_log, test)
 
 
-def test_trim_never_forgets_more_than_asked(open_log: Open) -> None:
+def test_trim_never_removes_more_than_asked(open_log: Open) -> None:
     async def test(log: Log) -> None:
         positions = [await log.append(b"x" * 500) for _ in range(40)]
         await log.trim(positions[19])
@@ -224,7 +224,7 @@ def test_trim_makes_the_log_smaller(open_log: Open) -> None:
     run(open_log, test)
 
 
-def test_close_ends_followers_and_refuses_appends(open_log: Open) -> None:
+def test_close_ends_followers_and_rejects_appends(open_log: Open) -> None:
     async def test(log: Log) -> None:
         entries = log.follow(BASE)
         await log.append(b"x")
@@ -251,7 +251,7 @@ def test_close_finishes_what_was_begun(open_log: Open) -> None:
     run(open_log, test)
 
 
-def test_the_measures_tell_what_the_log_holds(open_log: Open) -> None:
+def test_the_measures_report_what_the_log_holds(open_log: Open) -> None:
     async def test(log: MemoryLog | FileLog) -> None:
         for _ in range(20):
             await log.append(b"x" * 500)

@@ -1,16 +1,16 @@
-"""What an append that fails leaves behind: a certain answer, a readable log, and a log that goes on."""
+"""What an append that fails leaves behind: a certain answer, and a log that is readable and continues."""
 
 import asyncio
 import errno
 from random import Random
 
 import pytest
-from tests.log.driving import BASE, opened, path_of, read_all, read_payloads, used
+from tests.log.file_log import BASE, opened, path_of, read_all, read_payloads, used
 from tests.log.lossy_disk import LossyDisk
 
 from ursula.log.file import FileLog
+from ursula.log.interface import AppendRetryable, AppendUnknown, Trimmed
 from ursula.log.record import SEGMENT_HEADER_BYTES
-from ursula.log.seam import AppendRetryable, AppendUnknown, Trimmed
 
 
 async def payloads_of(log: FileLog) -> list[bytes]:
@@ -18,7 +18,7 @@ async def payloads_of(log: FileLog) -> list[bytes]:
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
-def test_a_failed_append_is_retryable_and_the_log_goes_on_in_a_new_segment(operation: str) -> None:
+def test_a_failed_append_is_retryable_and_the_log_continues_in_a_new_segment(operation: str) -> None:
     async def session(disk: LossyDisk) -> None:
         async with opened(disk) as log:
             await log.append(b"one")
@@ -36,7 +36,7 @@ def test_a_failed_append_is_retryable_and_the_log_goes_on_in_a_new_segment(opera
     assert read_payloads(disk) == [b"one", b"two"]
 
 
-def test_those_queued_behind_a_failed_append_are_tried_in_turn() -> None:
+def test_appends_queued_behind_a_failed_one_are_tried_in_turn() -> None:
     async def session(disk: LossyDisk) -> None:
         async with opened(disk) as log:
             disk.fail("sync", errno.EIO)
@@ -50,7 +50,7 @@ def test_those_queued_behind_a_failed_append_are_tried_in_turn() -> None:
     asyncio.run(session(LossyDisk()))
 
 
-def test_a_failed_first_record_makes_its_segment_anew() -> None:
+def test_a_failed_first_record_makes_its_segment_again() -> None:
     async def session(disk: LossyDisk) -> None:
         async with opened(disk) as log:
             disk.fail("sync", errno.EIO)
@@ -92,7 +92,7 @@ def test_the_next_header_overrules_a_whole_record_the_cut_did_not_remove() -> No
             await log.append(b"one")
             await log.append(b"failed")
             before = disk.contents(path_of(BASE + 1))
-        # As if the sync of the second had failed, the log had gone on, and the cut was not durable.
+        # As if the sync of the second had failed, the log had continued, and the truncation was not durable.
         cut = LossyDisk()
         async with opened(cut) as log:
             await log.append(b"one")
@@ -107,7 +107,7 @@ def test_the_next_header_overrules_a_whole_record_the_cut_did_not_remove() -> No
     asyncio.run(session(LossyDisk()))
 
 
-def test_a_file_that_cannot_be_cut_stops_the_log() -> None:
+def test_a_file_that_cannot_be_truncated_stops_the_log() -> None:
     async def session(disk: LossyDisk) -> None:
         async with opened(disk) as log:
             await log.append(b"one")
@@ -126,7 +126,7 @@ def test_a_file_that_cannot_be_cut_stops_the_log() -> None:
     assert read_payloads(disk)[0] == b"one"
 
 
-def test_a_failed_sync_without_a_new_segment_is_unknown_but_the_log_goes_on() -> None:
+def test_a_failed_sync_without_a_new_segment_is_unknown_but_the_log_continues() -> None:
     async def session(disk: LossyDisk) -> None:
         async with opened(disk) as log:
             await log.append(b"one")
@@ -174,7 +174,7 @@ def test_a_roll_that_fails_is_retryable_and_tried_again(operation: str) -> None:
             disk.fail(operation, errno.ENOSPC)
             with pytest.raises(AppendRetryable, match="No space left on device"):
                 await log.append(b"b" * 900)
-            # It would fit the old segment, but a new header may be on the disk already.
+            # It would fit into the old segment, but a new header may be on the disk already.
             assert await log.append(b"c") == BASE + 2
             assert disk.paths() == [path_of(BASE + 1), path_of(BASE + 2)]
 
@@ -200,7 +200,7 @@ def test_a_position_never_goes_back_though_everything_before_was_trimmed() -> No
     asyncio.run(session(LossyDisk()))
 
 
-def test_a_roll_whose_leftover_cannot_be_removed_goes_on_later() -> None:
+def test_a_roll_whose_leftover_cannot_be_removed_is_tried_again_later() -> None:
     async def session(disk: LossyDisk) -> None:
         async with opened(disk) as log:
             await log.append(b"a" * 900)
@@ -233,7 +233,7 @@ def test_a_disk_that_cannot_preallocate_works_without(code: int) -> None:
     assert read_payloads(disk) == [b"%d" % number * 300 for number in range(5)]
 
 
-def test_room_that_was_reserved_only_in_part_is_given_back() -> None:
+def test_room_that_was_reserved_only_in_part_is_released() -> None:
     async def session(disk: LossyDisk) -> None:
         async with opened(disk) as log:
             assert len(disk.contents(path_of(BASE + 1))) == SEGMENT_HEADER_BYTES
@@ -242,7 +242,7 @@ def test_room_that_was_reserved_only_in_part_is_given_back() -> None:
     asyncio.run(session(LossyDisk(budget_bytes=500)))
 
 
-def test_segments_are_preallocated_and_cut_when_they_are_full() -> None:
+def test_segments_are_preallocated_and_truncated_when_they_are_full() -> None:
     async def session(disk: LossyDisk) -> None:
         async with opened(disk) as log:
             await log.append(b"a" * 900)
@@ -288,7 +288,7 @@ def test_a_new_segment_is_durable_before_a_record_in_it() -> None:
     asyncio.run(session(LossyDisk()))
 
 
-def test_trim_removes_the_oldest_first_and_each_for_good() -> None:
+def test_trim_removes_the_oldest_first_and_each_durably() -> None:
     async def session(disk: LossyDisk) -> None:
         async with opened(disk) as log:
             for number in range(4):

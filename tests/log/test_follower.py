@@ -4,19 +4,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ursula.log.follower import LIVE_ENTRIES_MAX, Follower
-from ursula.log.seam import Entry
+from ursula.log.interface import Entry
 
 
-def test_a_follower_too_far_behind_goes_back_to_storage() -> None:
+def test_a_follower_too_far_behind_returns_to_storage() -> None:
     stored: list[Entry] = []
     began: list[int] = []
 
     def open_stored(after: int) -> Callable[[], Awaitable[list[Entry]]]:
         began.append(after)
-        pieces = [[entry for entry in stored if entry.position > after], []]
+        batches = [[entry for entry in stored if entry.position > after], []]
 
         async def read() -> list[Entry]:
-            return pieces.pop(0)
+            return batches.pop(0)
 
         return read
 

@@ -6,11 +6,11 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from tests.log.driving import BASE, opened, read_all
+from tests.log.file_log import BASE, opened, read_all
 from tests.log.lossy_disk import LossyDisk, PowerLoss
 
 from ursula.log.file import FileLog
-from ursula.log.seam import AppendFailed, AppendRetryable, Entry, Trimmed
+from ursula.log.interface import AppendFailed, AppendRetryable, Entry, Trimmed
 
 
 class Witness:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ursula.log.interface import Entry
 from ursula.log.record import (
     FORMAT_VERSION,
     SEGMENT_HEADER_BYTES,
@@ -18,7 +19,6 @@ from ursula.log.record import (
     encode_record,
     encode_segment_header,
 )
-from ursula.log.seam import Entry
 
 positions = st.integers(0, 2**64 - 1)
 crcs = st.integers(0, 2**32 - 1)

@@ -1,13 +1,14 @@
-"""Opening a folder: what is kept, what is cut off, and what stops the start."""
+"""Opening a folder: what is kept, what is truncated, and what stops the start."""
 
 import asyncio
 import errno
 from zlib import crc32
 
 import pytest
-from tests.log.driving import BASE, opened, path_of, read, read_all, read_payloads, used, write
+from tests.log.file_log import BASE, opened, path_of, read, read_all, read_payloads, used, write
 from tests.log.lossy_disk import LossyDisk
 
+from ursula.log.interface import GENERATION_SHIFT, Entry, LogDamaged, Trimmed
 from ursula.log.record import (
     RECORD_OVERHEAD_BYTES,
     SEGMENT_HEADER_BYTES,
@@ -15,7 +16,6 @@ from ursula.log.record import (
     encode_record,
     encode_segment_header,
 )
-from ursula.log.seam import GENERATION_SHIFT, Entry, LogDamaged, Trimmed
 
 FIRST = path_of(BASE + 1)
 RECORD_BYTES = RECORD_OVERHEAD_BYTES + 4
@@ -50,7 +50,7 @@ def damage_of(disk: LossyDisk, generation: int = 1) -> LogDamaged:
     return caught.value
 
 
-def test_positions_go_on_after_reopening() -> None:
+def test_positions_continue_after_reopening() -> None:
     disk = LossyDisk()
     assert write(disk, [b"a", b"b"]) == [BASE + 1, BASE + 2]
     assert write(disk, [b"c"]) == [BASE + 3]
@@ -200,10 +200,10 @@ def test_segments_that_go_back_stop_the_start() -> None:
     disk = LossyDisk()
     write(disk, [b"a"] * 3, generation=2)
     disk.replace(path_of((3 << GENERATION_SHIFT) + 1), encode_segment_header(SegmentHeader(3, BASE, 0)))
-    assert "goes back" in damage_of(disk, generation=3).problem
+    assert "is older than" in damage_of(disk, generation=3).problem
 
 
-def test_a_newer_format_is_refused_with_both_versions() -> None:
+def test_a_newer_format_is_rejected_with_both_versions() -> None:
     disk = three_segments()
     for path in (FIRST, path_of(BASE + 3)):
         data = bytearray(disk.contents(path))
@@ -243,7 +243,7 @@ def test_the_name_of_the_last_segment_is_made_durable_on_opening() -> None:
     assert read_payloads(disk) == [b"a"]
 
 
-def test_a_new_generation_goes_on_in_a_new_segment() -> None:
+def test_a_new_generation_continues_in_a_new_segment() -> None:
     disk = LossyDisk()
     write(disk, [b"a", b"b"])
     base = 2 << GENERATION_SHIFT
@@ -273,7 +273,7 @@ def test_a_new_generation_of_an_empty_log_keeps_following_from_anywhere() -> Non
     asyncio.run(session(LossyDisk()))
 
 
-def test_an_older_generation_is_refused() -> None:
+def test_an_older_generation_is_rejected() -> None:
     disk = LossyDisk()
     write(disk, [b"a"], generation=3)
     assert "already in generation 3, but generation 2" in damage_of(disk, generation=2).problem

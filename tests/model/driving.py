@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec.structs import astuple
 
 from ursula.model.commands import AnyCommand, Append, Create, ForkPoint, PlainAppend, PublishSnapshot
-from ursula.model.contents import BEGINNING
+from ursula.model.offsets import BEGINNING
 from ursula.model.outcomes import (
     AnyOutcome,
     Appended,
@@ -84,7 +84,7 @@ class Driver:
 
     def page(self, name: str, offset: int = 0, bytes_max: int = 1_000_000, whole: bool = False) -> Page:
         """A read that is sure to work."""
-        page = self.state.read("b", name, offset, bytes_max, whole)
+        page = self.state.reads.read("b", name, offset, bytes_max, whole)
         assert isinstance(page, Page)
         return page
 
@@ -94,7 +94,7 @@ class Driver:
 
     def described(self, name: str) -> Description:
         """What a stream that is sure to be there is now."""
-        description = self.state.describe("b", name)
+        description = self.state.reads.describe("b", name)
         assert isinstance(description, Description)
         return description
 
@@ -106,7 +106,7 @@ class Driver:
 
     def gone(self, name: str) -> str | None:
         """Why a client sees no stream at a name; None if it sees one."""
-        described = self.state.describe("b", name)
+        described = self.state.reads.describe("b", name)
         return described.code if isinstance(described, Refused) else None
 
 

@@ -574,9 +574,9 @@ class View:
                 assert stream is not None
                 if not stream.gone:
                     self.check_stream(stream)
-        for stream, name in self.state.unparked.items():
+        for stream, name in self.state.residency.unparked.items():
             self.state.buckets[name].park(stream)
-        self.state.unparked.clear()
+        self.state.residency.unparked.clear()
 
     def check_graves(self) -> None:
         for grave in self.state.graves.incarnations.values():

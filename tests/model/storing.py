@@ -6,7 +6,7 @@ from ursula.model.commands import FlushBegin, Flushed, StoredSegment, StoredStat
 from ursula.model.outcomes import AnyOutcome
 from ursula.model.state import State
 from ursula.model.store_view.checkpoint import Loader, all_keys, group_row, row_of
-from ursula.model.store_view.dirty_rows import Key, RowKind
+from ursula.model.store_view.dirty_rows import Key
 
 Rows = Iterable[tuple[Key, bytes | None]]
 
@@ -46,23 +46,13 @@ def flush(state: State) -> AnyOutcome:
 
 
 def let_go(state: State) -> None:
-    """Drop from memory what the store has, and park what is idle: as the engine does after `Flushed`."""
-    position = state.stored.flushed
-    settled, state.settled = state.settled, []
-    for kind, first, second in [key for keys in settled for key in keys]:
-        bucket = state.buckets.get(first)
-        if kind == RowKind.GRAVE:
-            state.graves.drop_stored(first, second, position)
-        elif kind == RowKind.STREAM and bucket is not None:
-            stream = bucket.streams.get(second)
-            if stream is not None:
-                stream.drop_stored(position)
-                bucket.park(stream)
-    for stream, name in state.unparked.items():
-        state.buckets[name].park(stream)
-    state.unparked.clear()
-    parts, state.settled_parts = state.settled_parts, []
-    for name, part in parts:
+    """Evict what the store has and park what is idle, as the engine does after `Flushed`."""
+    residency = state.residency
+    cut, keys, parts = residency.take_evictable()
+    for steps in (residency.evict(keys, cut), residency.park_unused()):
+        for _ in steps:
+            pass
+    for name, part in parts:  # not drained: another flusher of the model may still read it
         bucket = state.buckets.get(name)
         if bucket is None:
             state.gauge.count -= part.held_bytes

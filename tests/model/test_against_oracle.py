@@ -32,7 +32,7 @@ from ursula.model.commands import (
     PublishSnapshot,
     Trim,
 )
-from ursula.model.contents import BEGINNING
+from ursula.model.offsets import BEGINNING
 from ursula.model.outcomes import (
     AnyOutcome,
     BucketDescription,
@@ -220,8 +220,8 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         self.compare_page(bucket, name, data.draw(offsets), bytes_max, whole)
 
     def compare_page(self, bucket: str, name: str, offset: int, bytes_max: int, whole: bool) -> None:
-        page = self.state.read(bucket, name, offset, bytes_max, whole)
-        self.compare_frugal_page(page, self.frugal.read(bucket, name, offset, bytes_max, whole))
+        page = self.state.reads.read(bucket, name, offset, bytes_max, whole)
+        self.compare_frugal_page(page, self.frugal.reads.read(bucket, name, offset, bytes_max, whole))
         expected = self.oracle.read(bucket, name, offset, bytes_max, whole)
         if isinstance(page, NotHeld):
             return
@@ -329,8 +329,8 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         bytes_max: int,
     ) -> None:
         asked = (bucket, name, record, tail_records, records_max, bytes_max)
-        page = self.state.read_records(*asked)
-        self.compare_frugal_page(page, self.frugal.read_records(*asked))
+        page = self.state.reads.read_records(*asked)
+        self.compare_frugal_page(page, self.frugal.reads.read_records(*asked))
         expected = self.oracle.read_records(bucket, name, record, tail_records, records_max, bytes_max)
         if isinstance(page, NotHeld):
             return
@@ -354,7 +354,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
                 self.compare_list(bucket, prefix, after, count)
 
     def compare_list(self, bucket: str, prefix: str, after: str, count: int) -> None:
-        listing = self.state.list_streams(bucket, prefix, after, count)
+        listing = self.state.reads.list_streams(bucket, prefix, after, count)
         if bucket not in self.oracle.buckets:
             assert why(listing) == "bucket_not_found"
             return
@@ -369,14 +369,14 @@ class ModelAgainstOracle(RuleBasedStateMachine):
             BucketDescription(name, len(self.oracle.list_streams(name, "", "")), bucket.created_at)
             for name, bucket in sorted(self.oracle.buckets.items())
         ]
-        listed_now = self.state.list_buckets(after, count)
+        listed_now = self.state.reads.list_buckets(after, count)
         assert listed_now == [bucket for bucket in expected if bucket.name > after][:count]
-        assert [self.state.describe_bucket(bucket.name) for bucket in expected] == expected
+        assert [self.state.reads.describe_bucket(bucket.name) for bucket in expected] == expected
 
     @rule(name=st.sampled_from(drawing.BUCKETS), bytes_max=st.integers(1, 3000))
     def follow_the_feed_from_everywhere(self, name: str, bytes_max: int) -> None:
         if name not in self.oracle.buckets:
-            assert why(self.state.read_feed(name, None, None, bytes_max)) == "bucket_not_found"
+            assert why(self.state.reads.read_feed(name, None, None, bytes_max)) == "bucket_not_found"
             return
         positions = [None, *range(self.state.position + 2)]
         for after in positions:
@@ -386,8 +386,8 @@ class ModelAgainstOracle(RuleBasedStateMachine):
     def compare_feed(self, name: str, after: int | None, until: int | None, bytes_max: int) -> None:
         """Pages of the feed, one after the other, are the rows of the journal, each once and in order."""
         bucket = self.oracle.buckets[name]
-        page = self.state.read_feed(name, after, until, bytes_max)
-        self.compare_frugal_feed(page, self.frugal.read_feed(name, after, until, bytes_max))
+        page = self.state.reads.read_feed(name, after, until, bytes_max)
+        self.compare_frugal_feed(page, self.frugal.reads.read_feed(name, after, until, bytes_max))
         if isinstance(page, FeedNotHeld):
             assert page.after < self.oracle.flushed
             return
@@ -418,7 +418,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
             assert sum(sizes) >= bytes_max
             assert page.next_position == page.entries[-1].position
             assert page.next_position < page.tail
-            page = self.state.read_feed(name, page.next_position, until, bytes_max)
+            page = self.state.reads.read_feed(name, page.next_position, until, bytes_max)
         assert got == expected
         assert max(first, bucket.position) <= page.next_position <= self.state.position
         if until is None:
@@ -485,14 +485,14 @@ class ModelAgainstOracle(RuleBasedStateMachine):
 
     def compare_contents(self) -> None:
         assert self.state.buckets.keys() == self.oracle.buckets.keys()
-        assert [bucket.name for bucket in self.state.list_buckets("", 9)] == sorted(self.oracle.buckets)
+        assert [bucket.name for bucket in self.state.reads.list_buckets("", 9)] == sorted(self.oracle.buckets)
         assert (self.state.position, self.state.at) == (self.oracle.position, self.oracle.at)
         for bucket, expected in self.oracle.buckets.items():
             assert self.state.buckets[bucket].streams.keys() == expected.streams.keys()
-            listing = self.state.list_streams(bucket, "", "", 100)
+            listing = self.state.reads.list_streams(bucket, "", "", 100)
             assert isinstance(listing, Listing)
             assert listing.streams == [listed(s) for s in self.oracle.list_streams(bucket, "", "")]
-            assert self.frugal.list_streams(bucket, "", "", 100) == listing
+            assert self.frugal.reads.list_streams(bucket, "", "", 100) == listing
             for name in drawing.NAMES:
                 self.compare_stream(bucket, name)
             assert all_rows_of(self.state.buckets[bucket]) == expected.rows
@@ -512,15 +512,15 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         assert list(self.state.stored.chain) == self.oracle.chain
 
     def compare_stream(self, bucket: str, name: str) -> None:
-        described = self.state.describe(bucket, name)
+        described = self.state.reads.describe(bucket, name)
         expected = self.oracle.visible(bucket, name)
         if isinstance(expected, Refused):
             assert isinstance(described, Refused)
             assert described.code == expected.code
             return
         assert described == description_of(expected)
-        assert self.frugal.describe(bucket, name) == described
-        page = self.state.read(bucket, name, BEGINNING, 10_000, whole=True)
+        assert self.frugal.reads.describe(bucket, name) == described
+        page = self.state.reads.read(bucket, name, BEGINNING, 10_000, whole=True)
         if isinstance(page, NotHeld):
             self.compare_not_held(page)
         else:

@@ -49,10 +49,10 @@ def test_in_a_deleted_bucket_there_is_nothing(driver: Driver) -> None:
     ):
         assert driver.code(command) == "bucket_not_found"
     for refusal in (
-        driver.state.describe_bucket("b"),
-        driver.state.describe("b", "s"),
-        driver.state.read_feed("b", None, None, 100),
-        driver.state.list_streams("b", "", "", 10),
+        driver.state.reads.describe_bucket("b"),
+        driver.state.reads.describe("b", "s"),
+        driver.state.reads.read_feed("b", None, None, 100),
+        driver.state.reads.list_streams("b", "", "", 10),
     ):
         assert isinstance(refusal, Refused)
         assert refusal.code == "bucket_not_found"
@@ -64,14 +64,14 @@ def test_a_bucket_made_again_is_new(driver: Driver) -> None:
     driver.do(DeleteBucket("b"))
     driver.now += 7
     driver.do(CreateBucket("b"))
-    assert driver.state.describe_bucket("b") == BucketDescription("b", 0, START + 7)
+    assert driver.state.reads.describe_bucket("b") == BucketDescription("b", 0, START + 7)
     assert rows_of(driver.state.buckets["b"].journal) == []
     new = driver.create("s")
     assert (new.new, new.tail, new.incarnation != old.incarnation) == (True, 0, True)
-    before = driver.state.read_feed("b", 3, None, 100)
+    before = driver.state.reads.read_feed("b", 3, None, 100)
     assert isinstance(before, Refused)
     assert before.code == "position_trimmed"
-    feed = driver.state.read_feed("b", None, None, 10_000)
+    feed = driver.state.reads.read_feed("b", None, None, 10_000)
     assert isinstance(feed, FeedPage)
     assert [row.incarnation for entry in feed.entries for row in entry.rows] == [new.incarnation]
 
@@ -79,7 +79,7 @@ def test_a_bucket_made_again_is_new(driver: Driver) -> None:
 def test_a_bucket_may_end_and_begin_again_in_one_entry(driver: Driver) -> None:
     driver.create("s", b"abc")
     driver.send(Delete("b", "s"), DeleteBucket("b"), CreateBucket("b"), Create("b", "s", None, (b"new",)))
-    feed = driver.state.read_feed("b", None, None, 10_000)
+    feed = driver.state.reads.read_feed("b", None, None, 10_000)
     assert isinstance(feed, FeedPage)
     assert [(row.index, row.kind) for entry in feed.entries for row in entry.rows] == [
         (3, "create"),
@@ -90,6 +90,6 @@ def test_a_bucket_may_end_and_begin_again_in_one_entry(driver: Driver) -> None:
 def test_a_bucket_counts_the_streams_in_sight(driver: Driver) -> None:
     driver.create("s", b"abc")
     driver.fork("f", "s")
-    assert driver.state.describe_bucket("b") == BucketDescription("b", 2, START)
+    assert driver.state.reads.describe_bucket("b") == BucketDescription("b", 2, START)
     driver.do(Delete("b", "s"))
-    assert driver.state.describe_bucket("b") == BucketDescription("b", 1, START)
+    assert driver.state.reads.describe_bucket("b") == BucketDescription("b", 1, START)

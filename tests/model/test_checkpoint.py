@@ -24,8 +24,8 @@ from ursula.model.commands import (
     SetAttributes,
     Undelete,
 )
-from ursula.model.contents import BEGINNING, TAIL
 from ursula.model.deleted import Grave, Graves
+from ursula.model.offsets import BEGINNING, TAIL
 from ursula.model.outcomes import Appended, Created, Done, FeedPage, Page, Undeleted
 from ursula.model.read.held import FeedNotHeld, NotHeld
 from ursula.model.state import State
@@ -88,12 +88,12 @@ def test_a_loaded_stream_is_described_and_listed_as_before_and_its_bytes_are_in_
 ) -> None:
     state = reloaded(driver.state)
     for name in ("s", "j", "f", "g", "h", "t", "e", "hidden"):
-        assert state.describe("b", name) == driver.state.describe("b", name)
-    assert state.list_streams("b", "", "", 99) == driver.state.list_streams("b", "", "", 99)
-    missing = state.read("b", "s", BEGINNING, 100, whole=False)
+        assert state.reads.describe("b", name) == driver.state.reads.describe("b", name)
+    assert state.reads.list_streams("b", "", "", 99) == driver.state.reads.list_streams("b", "", "", 99)
+    missing = state.reads.read("b", "s", BEGINNING, 100, whole=False)
     assert isinstance(missing, NotHeld)
     assert missing.offset == 3
-    assert isinstance(state.read("b", "s", TAIL, 100, whole=False), Page)
+    assert isinstance(state.reads.read("b", "s", TAIL, 100, whole=False), Page)
 
 
 def test_the_segment_of_the_manifest_is_readable_before_its_flush_is_replayed(driver: Driver) -> None:
@@ -103,8 +103,8 @@ def test_the_segment_of_the_manifest_is_readable_before_its_flush_is_replayed(dr
     state.stored.ahead = command.segment
     assert state.segment_at(1) == state.segment_after(0) == command.segment
     assert (state.stored.flushed, state.stored_to) == (0, state.cut)
-    assert state.read_feed("b", None, None, 1000) == FeedNotHeld(state.buckets["b"].position - 1)
-    assert isinstance(state.read_feed("b", state.cut, None, 1000), FeedPage)
+    assert state.reads.read_feed("b", None, None, 1000) == FeedNotHeld(state.buckets["b"].position - 1)
+    assert isinstance(state.reads.read_feed("b", state.cut, None, 1000), FeedPage)
 
 
 def test_replaying_the_flush_has_the_outcome_it_had_first(driver: Driver) -> None:

@@ -14,8 +14,8 @@ from ursula.model.commands import (
     FlushBegin,
     Flushed,
 )
-from ursula.model.contents import BEGINNING
 from ursula.model.journal import Journal
+from ursula.model.offsets import BEGINNING
 from ursula.model.outcomes import CutMade, Done, FeedPage, Ignored
 from ursula.model.read.held import FeedNotHeld, NotHeld
 from ursula.model.state import State
@@ -157,7 +157,7 @@ def test_letting_go_changes_nothing_that_is_compared() -> None:
     before = dump(driver.state)
     let_go(driver.state)
     assert dump(driver.state) == before
-    missing = driver.state.read("b", "s", BEGINNING, 100, whole=False)
+    missing = driver.state.reads.read("b", "s", BEGINNING, 100, whole=False)
     assert isinstance(missing, NotHeld)
     assert missing.offset == 0
     assert driver.page("s", 3).chunks == [b"de"]
@@ -206,10 +206,10 @@ def test_the_feed_goes_on_after_what_is_stored() -> None:
     driver.create("s", b"abc")
     flush(driver.state)
     driver.append("s", b"de")
-    assert driver.state.read_feed("b", None, None, 1000) == FeedNotHeld(
+    assert driver.state.reads.read_feed("b", None, None, 1000) == FeedNotHeld(
         driver.state.buckets["b"].position - 1
     )
-    page = driver.state.read_feed("b", driver.state.stored.flushed, None, 1000)
+    page = driver.state.reads.read_feed("b", driver.state.stored.flushed, None, 1000)
     assert isinstance(page, FeedPage)
     assert [row.payload for entry in page.entries for row in entry.rows] == [b"de"]
 
@@ -236,6 +236,6 @@ def test_a_bucket_that_is_made_anew_does_not_show_the_rows_of_the_old_one() -> N
     driver.do(Delete("b", "s"))
     driver.do(DeleteBucket("b"))
     driver.create("s", b"new")
-    page = driver.state.read_feed("b", None, None, 1000)
+    page = driver.state.reads.read_feed("b", None, None, 1000)
     assert isinstance(page, FeedPage)
     assert [row.payload for entry in page.entries for row in entry.rows] == [None, b"new"]

@@ -41,7 +41,7 @@ def driver() -> Driver:
 def feed(
     driver: Driver, after: int | None = None, until: int | None = None, bytes_max: int = 100_000
 ) -> FeedPage:
-    page = driver.state.read_feed("b", after, until, bytes_max)
+    page = driver.state.reads.read_feed("b", after, until, bytes_max)
     assert isinstance(page, FeedPage)
     return page
 
@@ -55,7 +55,7 @@ def rows(page: FeedPage) -> list[FeedRow]:
 
 
 def code(driver: Driver, after: int | None, until: int | None = None) -> str:
-    refusal = driver.state.read_feed("b", after, until, 100)
+    refusal = driver.state.reads.read_feed("b", after, until, 100)
     assert isinstance(refusal, Refused)
     return refusal.code
 
@@ -210,10 +210,10 @@ def test_a_fork_does_not_repeat_what_it_shares() -> None:
 def test_a_feed_has_the_rows_of_its_own_bucket_only(driver: Driver) -> None:
     driver.do(Create("c", "s", None, (b"x",), make_bucket=True))
     assert positions(feed(driver)) == [20, 30, 40, 50]
-    other = driver.state.read_feed("c", None, None, 1000)
+    other = driver.state.reads.read_feed("c", None, None, 1000)
     assert isinstance(other, FeedPage)
     assert positions(other) == [51]
-    refusal = driver.state.read_feed("d", None, None, 1000)
+    refusal = driver.state.reads.read_feed("d", None, None, 1000)
     assert isinstance(refusal, Refused)
     assert refusal.code == "bucket_not_found"
 

@@ -18,7 +18,7 @@ def driver() -> Driver:
 
 
 def page(driver: Driver, prefix: str = "", after: str = "", count: int = 100) -> tuple[list[str], bool]:
-    listing = driver.state.list_streams("b", prefix, after, count)
+    listing = driver.state.reads.list_streams("b", prefix, after, count)
     assert isinstance(listing, Listing)
     return [stream.name for stream in listing.streams], listing.has_more
 
@@ -70,7 +70,7 @@ def test_a_list_tells_what_each_stream_is() -> None:
     driver.append("s", b"abc")
     driver.now += SECOND
     driver.do(Append("b", "s", (), None, close=True))
-    listing = driver.state.list_streams("b", "", "", 10)
+    listing = driver.state.reads.list_streams("b", "", "", 10)
     listed = Listed("s", True, "Text/Plain; v=1", 3, START, START + SECOND)
     assert listing == Listing([listed], has_more=False)
 
@@ -89,7 +89,7 @@ def test_what_a_client_does_not_see_is_not_listed(driver: Driver) -> None:
 
 
 def test_a_bucket_that_is_not_there_has_no_list(driver: Driver) -> None:
-    refusal = driver.state.list_streams("nowhere", "", "", 10)
+    refusal = driver.state.reads.list_streams("nowhere", "", "", 10)
     assert isinstance(refusal, Refused)
     assert refusal.code == "bucket_not_found"
 
@@ -100,11 +100,11 @@ def test_buckets_are_listed_by_name_too() -> None:
         driver.now = START + number
         driver.do(CreateBucket(name))
     driver.create("s")
-    listed = driver.state.list_buckets("", 10)
+    listed = driver.state.reads.list_buckets("", 10)
     assert [bucket.name for bucket in listed] == ["a", "b", "c", "d"]
     assert listed[1] == BucketDescription("b", 1, START + 3)
-    assert [bucket.name for bucket in driver.state.list_buckets("a", 2)] == ["b", "c"]
-    assert [bucket.name for bucket in driver.state.list_buckets("bb", 10)] == ["c", "d"]
-    assert driver.state.list_buckets("d", 10) == []
+    assert [bucket.name for bucket in driver.state.reads.list_buckets("a", 2)] == ["b", "c"]
+    assert [bucket.name for bucket in driver.state.reads.list_buckets("bb", 10)] == ["c", "d"]
+    assert driver.state.reads.list_buckets("d", 10) == []
     driver.do(DeleteBucket("c"))
-    assert [bucket.name for bucket in driver.state.list_buckets("", 10)] == ["a", "b", "d"]
+    assert [bucket.name for bucket in driver.state.reads.list_buckets("", 10)] == ["a", "b", "d"]

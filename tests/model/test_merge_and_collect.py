@@ -182,7 +182,7 @@ def steps_to(driver: Driver, horizon: int, count: int) -> list[tuple[int, int]]:
     state, reached, ended = driver.state, 0, []
     while reached != horizon:
         before = len(state.graves.incarnations), len(state.stored.replaced)
-        further = state.step_to(horizon, reached, count)
+        further = state.collection_step(horizon, reached, count)
         assert further > reached
         reached = further
         driver.do(Collect(reached, state.position))
@@ -225,7 +225,7 @@ def test_a_step_goes_past_what_a_manifest_still_names() -> None:
     bury(driver, 30, 200, 4)
     horizon, reached, count = driver.now, 0, 0
     while reached != horizon:
-        reached = driver.state.step_to(horizon, reached, 10)
+        reached = driver.state.collection_step(horizon, reached, 10)
         driver.do(Collect(reached, 0))
         count += 1
     assert count == 15

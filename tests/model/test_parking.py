@@ -33,13 +33,13 @@ def park_again(driver: Driver) -> bool:
 
 def test_a_parked_stream_is_described_and_listed_as_any_other(driver: Driver) -> None:
     before = dump(driver.state)
-    listing = driver.state.list_streams("b", "", "", 10)
+    listing = driver.state.reads.list_streams("b", "", "", 10)
     assert "s" in driver.state.buckets["b"].parked, "a list makes nothing an object"
-    described = driver.state.describe("b", "s")
+    described = driver.state.reads.describe("b", "s")
     assert isinstance(described, Description)
     assert (described.tail, described.closed) == (5, False)
     assert "s" in driver.state.buckets["b"].streams
-    assert driver.state.list_streams("b", "", "", 10) == listing
+    assert driver.state.reads.list_streams("b", "", "", 10) == listing
     assert dump(driver.state) == before
     assert park_again(driver)
     assert dump(driver.state) == before
@@ -48,7 +48,7 @@ def test_a_parked_stream_is_described_and_listed_as_any_other(driver: Driver) ->
 def test_a_parked_stream_counts(driver: Driver) -> None:
     assert driver.state.stream_count == 1
     assert not driver.state.buckets["b"].is_empty
-    described = driver.state.describe_bucket("b")
+    described = driver.state.reads.describe_bucket("b")
     assert not isinstance(described, Refused)
     assert described.stream_count == 1
 

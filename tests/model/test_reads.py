@@ -3,7 +3,7 @@
 import pytest
 from tests.model.driving import Driver
 
-from ursula.model.contents import BEGINNING, TAIL
+from ursula.model.offsets import BEGINNING, TAIL
 from ursula.model.outcomes import Refused
 from ursula.model.stream.messages import Messages
 
@@ -33,7 +33,7 @@ def test_a_read_that_keeps_messages_whole_gives_at_least_one(driver: Driver) -> 
 def test_json_messages_are_never_cut(driver: Driver) -> None:
     assert driver.page("j", 0, 4).chunks == [b"1", b"22"]
     assert driver.page("j", 3, 1).chunks == [b"333"]
-    inside = driver.state.read("b", "j", 2, 10, whole=False)
+    inside = driver.state.reads.read("b", "j", 2, 10, whole=False)
     assert isinstance(inside, Refused)
     assert inside.code == "invalid_offset"
 
@@ -47,15 +47,15 @@ def test_the_ends_of_a_stream_have_names(driver: Driver) -> None:
 
 def test_an_offset_beyond_the_tail_is_refused_with_the_tail(driver: Driver) -> None:
     for offset in (10, 10**20 - 1):
-        refusal = driver.state.read("b", "s", offset, 10, whole=False)
+        refusal = driver.state.reads.read("b", "s", offset, 10, whole=False)
         assert isinstance(refusal, Refused)
         assert (refusal.code, refusal.tail) == ("offset_beyond_tail", 9)
 
 
 def test_what_is_not_there_cannot_be_read(driver: Driver) -> None:
-    nowhere = driver.state.read("nowhere", "s", 0, 10, whole=False)
-    nothing = driver.state.read("b", "nothing", 0, 10, whole=False)
-    another = driver.state.read("b", "s", 0, 10, whole=False, incarnation="9-9-9")
+    nowhere = driver.state.reads.read("nowhere", "s", 0, 10, whole=False)
+    nothing = driver.state.reads.read("b", "nothing", 0, 10, whole=False)
+    another = driver.state.reads.read("b", "s", 0, 10, whole=False, incarnation="9-9-9")
     codes = [getattr(refusal, "code", None) for refusal in (nowhere, nothing, another)]
     assert codes == ["bucket_not_found", "stream_not_found", "incarnation_mismatch"]
 

@@ -28,13 +28,15 @@ def read(
     name: str = "j",
     offset: int | None = None,
 ) -> RecordPage:
-    page = driver.state.read_records("b", name, record, tail_records, records_max, bytes_max, offset=offset)
+    page = driver.state.reads.read_records(
+        "b", name, record, tail_records, records_max, bytes_max, offset=offset
+    )
     assert isinstance(page, RecordPage)
     return page
 
 
 def refusal(driver: Driver, record: int | None, name: str = "j", offset: int | None = None) -> Refused:
-    page = driver.state.read_records("b", name, record, None, 100, 1000, offset=offset)
+    page = driver.state.reads.read_records("b", name, record, None, 100, 1000, offset=offset)
     assert isinstance(page, Refused)
     return page
 
@@ -251,7 +253,7 @@ def test_below_the_first_record_there_is_nothing_any_more(driver: Driver) -> Non
 def test_only_json_has_records(driver: Driver) -> None:
     assert refusal(driver, 0, "s").code == "invalid_parameter"
     assert refusal(driver, 0, "nothing").code == "stream_not_found"
-    other = driver.state.read_records("b", "j", 0, None, 1, 1, "9-9-9")
+    other = driver.state.reads.read_records("b", "j", 0, None, 1, 1, "9-9-9")
     assert isinstance(other, Refused)
     assert other.code == "incarnation_mismatch"
 

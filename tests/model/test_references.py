@@ -9,7 +9,7 @@ from tests.model.storing import cut, flush, flushed, segment
 
 from ursula.model.codec.dump import dump
 from ursula.model.commands import AnyCommand, Append, Body, Create, ForkPoint, Merge, Producer
-from ursula.model.contents import BEGINNING
+from ursula.model.offsets import BEGINNING
 from ursula.model.outcomes import Appended, FeedPage
 from ursula.model.read.held import FeedNotHeld, NotHeld
 from ursula.model.state import REFS_MAX, State
@@ -91,12 +91,12 @@ def test_bytes_in_a_blob_are_not_held() -> None:
     driver.append("s", b"de")
     assert driver.described("s").tail == 1005
     assert driver.page("s", 0, 3).chunks == [b"abc"]
-    missing = driver.state.read("b", "s", 0, 100, whole=False)
+    missing = driver.state.reads.read("b", "s", 0, 100, whole=False)
     assert isinstance(missing, NotHeld)
     assert missing.offset == 0
     assert driver.page("s", 1003).chunks == [b"de"]
     driver.fork("f", "s", 1003)
-    assert isinstance(driver.state.read("b", "f", 500, 10, whole=False), NotHeld)
+    assert isinstance(driver.state.reads.read("b", "f", 500, 10, whole=False), NotHeld)
 
 
 def test_a_boundary_in_a_blob_is_known_without_its_bytes() -> None:
@@ -106,7 +106,7 @@ def test_a_boundary_in_a_blob_is_known_without_its_bytes() -> None:
     assert driver.stream("j").is_boundary(11)
     assert not driver.stream("j").is_boundary(12)
     assert driver.described("j").next_record == 3
-    assert isinstance(driver.state.read_records("b", "j", 1, None, 1, 100), NotHeld)
+    assert isinstance(driver.state.reads.read_records("b", "j", 1, None, 1, 100), NotHeld)
     fork = driver.fork("f", "j", 1, 1)
     assert (fork.tail, fork.record_next) == (11, 2)
 
@@ -146,8 +146,8 @@ def test_the_feed_does_not_hold_what_is_in_a_blob_but_can_name_it() -> None:
     driver.create("s", b"abc")
     before = driver.state.position
     driver.do(by_reference("s", "blob", 5))
-    assert isinstance(driver.state.read_feed("b", before, None, 1000), FeedNotHeld)
-    page = driver.state.read_feed("b", before, None, 1000, with_parts=True)
+    assert isinstance(driver.state.reads.read_feed("b", before, None, 1000), FeedNotHeld)
+    page = driver.state.reads.read_feed("b", before, None, 1000, with_parts=True)
     assert isinstance(page, FeedPage)
     (row,) = page.entries[0].rows
     named: object = row.payload

@@ -6,7 +6,7 @@ from tests.model.rows import rows_of
 
 from ursula.model.codec.dump import dump
 from ursula.model.commands import Append, Create, Delete, Expire, ForkPoint, Trim, Undelete
-from ursula.model.contents import BEGINNING, TAIL
+from ursula.model.offsets import BEGINNING, TAIL
 from ursula.model.outcomes import Created, Refused, Snapshot, SnapshotPublished, Trimmed
 from ursula.model.stream import stream as streams
 from ursula.model.stream.blob_slice import Part
@@ -29,7 +29,7 @@ def driver() -> Driver:
 
 def read_code(driver: Driver, name: str, offset: int) -> tuple[str, int | None]:
     """Why a read is refused, and the earliest offset that it is told."""
-    refusal = driver.state.read("b", name, offset, 100, whole=False)
+    refusal = driver.state.reads.read("b", name, offset, 100, whole=False)
     assert isinstance(refusal, Refused)
     return refusal.code, refusal.earliest
 
@@ -478,7 +478,7 @@ def test_of_very_many_messages_that_are_trimmed_some_are_let_go_of_at_once(
 ) -> None:
     messages = long_stream(driver)
     assert held(driver, "long") == messages[few_at_once:]
-    assert list(driver.state.trimmed) == [("b", "long")]
+    assert list(driver.state.residency.trimmed) == [("b", "long")]
     description, before = driver.described("long"), dump(driver.state)
     assert (description.earliest, description.first_record, description.next_record) == (36, 18, 20)
     assert read_code(driver, "long", 34) == ("offset_trimmed", 36)
@@ -494,7 +494,7 @@ def test_of_very_many_messages_that_are_trimmed_some_are_let_go_of_at_once(
 def test_few_messages_that_are_trimmed_are_no_work_for_others(driver: Driver) -> None:
     driver.publish("s", 8)
     assert held(driver, "s") == [b"i"]
-    assert not driver.state.trimmed
+    assert not driver.state.residency.trimmed
 
 
 def test_a_stream_that_was_trimmed_may_end_and_come_back_before_all_is_let_go_of(
@@ -518,10 +518,10 @@ def test_what_a_fork_shared_is_let_go_of_some_at_a_time_when_it_ends(
     driver.fork("f", "long", 20)
     driver.publish("long", 36)
     assert held(driver, "long") == messages
-    assert not driver.state.trimmed
+    assert not driver.state.residency.trimmed
     driver.do(Delete("b", "f"))
     assert held(driver, "long") == messages[few_at_once:]
-    assert list(driver.state.trimmed) == [("b", "long")]
+    assert list(driver.state.residency.trimmed) == [("b", "long")]
 
 
 def test_whether_bodies_are_elsewhere_is_known_after_some_are_let_go_of() -> None:

@@ -69,11 +69,11 @@ def test_a_stream_comes_back_as_it_was(between: Between) -> None:
     assert driver.described("s") == before
     assert before.snapshot == Snapshot(3, "blob", "text/plain", 3, "sha256:aa")
     assert (before.first_record, before.next_record) == (2, 3)
-    page = driver.state.read("b", "s", 3, 100, whole=True)
+    page = driver.state.reads.read("b", "s", 3, 100, whole=True)
     if isinstance(page, Page):
         assert page.chunks == [b"333"]
     assert isinstance(page, Page) == (between is nothing)
-    listing = driver.state.list_streams("b", "", "", 10)
+    listing = driver.state.reads.list_streams("b", "", "", 10)
     assert not isinstance(listing, Refused)
     assert [listed.name for listed in listing.streams] == ["s"]
 
@@ -317,7 +317,7 @@ def test_a_stream_may_come_back_while_memory_lets_go_of_it() -> None:
     back(driver)
     assert (driver.stream("s").record_base, driver.stream("s").next_record) == (4, 10)
     assert driver.page("s", 4).chunks == [b"%d" % number for number in range(4, 10)]
-    assert isinstance(driver.state.read("b", "s", 0, 100, whole=True), NotHeld)
+    assert isinstance(driver.state.reads.read("b", "s", 0, 100, whole=True), NotHeld)
     assert driver.state.graves.drop_stored("b", "s", driver.state.cut, 4)
     assert len(driver.stream("s").messages.payloads) == 6
 
@@ -348,7 +348,7 @@ def test_a_bucket_that_was_deleted_comes_back_with_its_stream(between: Between) 
     driver.do(DeleteBucket("b"))
     between(driver)
     back(driver)
-    described = driver.state.describe_bucket("b")
+    described = driver.state.reads.describe_bucket("b")
     assert not isinstance(described, Refused)
     assert described.stream_count == 1
 
@@ -373,8 +373,8 @@ def test_a_fork_of_a_fork_that_was_trimmed_meanwhile_is_read_from_the_store(cont
     driver.do(Delete("b", "leaf"))
     driver.publish("middle", 6)
     back(driver, "leaf")
-    found = driver.state.read("b", "leaf", 0, 1000, False)
+    found = driver.state.reads.read("b", "leaf", 0, 1000, False)
     assert isinstance(found, NotHeld), "what lies between two parts that are in memory is not"
     if content_type == "application/json":
-        assert isinstance(driver.state.read_records("b", "leaf", 0, None, 10, 1000), NotHeld)
+        assert isinstance(driver.state.reads.read_records("b", "leaf", 0, None, 10, 1000), NotHeld)
     assert driver.page("leaf", 6).chunks == [b"44"]

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ursula.cold.segment.footer import Footer
 from ursula.cold.segment.schema import SEGMENT_SCHEMA
-from ursula.cold.segment.segment import Footer, encode_segment
+from ursula.cold.segment.writer import encode_segment
 from ursula.spark.joining import join, merged
 from ursula.spark.options import S3Options
 from ursula.spark.store import StoreFiles

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ursula.cold.segment.footer import Footer
 from ursula.cold.segment.schema import SEGMENT_SCHEMA
-from ursula.cold.segment.segment import Footer, encode_segment
+from ursula.cold.segment.writer import encode_segment
 from ursula.spark.conditions import Condition, Operator
 from ursula.spark.options import ReadOptions
 from ursula.spark.selection import Selection, glob_pattern

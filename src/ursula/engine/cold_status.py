@@ -77,7 +77,7 @@ def cold_status(group: Group, flusher: Flusher) -> ColdStatus:
         state.segments.payload_bytes,
         sum(stored.size for stored in state.stored.chain),
         state.gauge.count,
-        group.settling.staying_bytes,
+        group.evictor.resident_bytes,
         group.is_full,
         group.rejected_count,
         len(state.graves.incarnations),

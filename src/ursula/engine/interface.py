@@ -37,11 +37,13 @@ class GroupApi(Protocol):
 
     # Writing
 
-    def propose(self, command: AnyCommand, done: Done, size: int = 0, unsplit: str | None = None) -> None:
+    def propose(
+        self, command: AnyCommand, done: Done, size: int = 0, json_problem: str | None = None
+    ) -> None:
         """Have a command decided; `done` gets its outcome."""
 
     async def ask(
-        self, command: AnyCommand, size: int | None = None, unsplit: str | None = None
+        self, command: AnyCommand, size: int | None = None, json_problem: str | None = None
     ) -> AnyOutcome | Failure:
         """The same, for callers that can wait."""
 

@@ -8,11 +8,11 @@ from ..cold.objects.store import ObjectDamaged, ObjectMissing, Store
 from ..cold.state import manifest as manifests
 from ..cold.state.manifest import Manifest
 from ..cold.state.state_rows import StateRow, read_state
-from ..model.commands import StoredSegment, StoredState
 from ..model.state import State
 from ..model.store_view.checkpoint import Loader
 from ..model.stream.row import RowUnreadable
 from .pacing import Turn
+from .segment_info import segment_from_facts, state_from_facts
 
 GROUP = 0
 """The kind of the group's own row."""
@@ -94,9 +94,9 @@ async def load(store: Store, manifest: Manifest, key: str, previous_position: in
     if said != (state.group, state.position, state.stored.flushed, state.at):
         raise ObjectDamaged(key, "its positions or its time are not those of the state that it names")
     if manifest.segment is not None:
-        state.stored.ahead = stored_segment(manifest.segment)
+        state.stored.ahead = segment_from_facts(manifest.segment)
     if manifest.start == manifest.position:  # the first of a generation: no `Flushed` will tell what it is in
-        state.stored.chain = tuple(stored_state(facts) for facts in manifest.state)
+        state.stored.chain = tuple(state_from_facts(facts) for facts in manifest.state)
     return Loaded(state, manifest, key, previous_position, loader.deadlines)
 
 
@@ -128,23 +128,3 @@ class _Rows:
 
 async def _rows(store: Store, facts: manifests.StateFacts) -> _Rows:
     return _Rows(facts.path, await store.get(facts.path), facts.digest)
-
-
-def stored_segment(facts: manifests.SegmentFacts) -> StoredSegment:
-    """A segment as the state names it."""
-    return StoredSegment(
-        facts.first,
-        facts.last,
-        facts.path,
-        facts.rows,
-        facts.bytes,
-        facts.payload_bytes,
-        facts.footer_bytes,
-        facts.footer_crc,
-        facts.digest,
-    )
-
-
-def stored_state(facts: manifests.StateFacts) -> StoredState:
-    """A state object as the state names it."""
-    return StoredState(facts.path, facts.base, facts.rows, facts.bytes, facts.digest)

@@ -31,8 +31,8 @@ from ..cold.state import manifest as manifests
 from ..cold.state.generation_history import Lineage
 from ..config import Cold
 from ..log.file import FileLog
+from ..log.interface import COUNTER_MASK
 from ..log.memory import MemoryLog
-from ..log.seam import COUNTER_MASK
 from ..model.commands import IngestBegin
 from ..model.outcomes import AnyOutcome, BucketDescription
 from .bulk_write import Check, Ingesters
@@ -221,7 +221,7 @@ class Node:
             None if loaded is None else loaded.state,
             self.cold.max_hot_bytes // self.group_count,
         )
-        group.settling.share(self.cache, self.cold.flush_interval)
+        group.evictor.attach_cache(self.cache, self.cold.flush_interval)
         cold = ColdReads(group.state, self.store, self.segments, self.cache)
         feed = FeedReads(
             group.state, cold, self.segments, self.spools, self._threads, self.scratch / "spools"
@@ -381,7 +381,7 @@ class Node:
 
     def list_buckets(self, after: str, count: int) -> list[BucketDescription]:
         """The next buckets by name."""
-        found = [group.state.list_buckets(after, count) for group in self.groups]
+        found = [group.state.reads.list_buckets(after, count) for group in self.groups]
         return list(islice(merge(*found, key=attrgetter("name")), count))
 
     async def held(self) -> Held:
@@ -436,7 +436,7 @@ class Node:
                 await asyncio.sleep(YOUNG_COLLECTION_SECONDS)
                 gc.collect(1)  # often, so that none takes long, however much is written
             for group in self.groups:
-                group.settling.look_around()
+                group.evictor.tick()
                 group.look_at_clock()
             await self._note_applied()
 

@@ -18,7 +18,7 @@ from ..engine.data_folder import DataFolder, FolderRefused
 from ..engine.failures import Superseded
 from ..engine.heartbeat import Server
 from ..engine.node import Node
-from ..log.seam import LogDamaged
+from ..log.interface import LogDamaged
 from ..model.codec.entry import EntryUnreadable
 from .app import App
 from .body.read import Bodies

@@ -1,1 +1,1 @@
-"""Where commands are kept in order: the seam, and the logs behind it. Imports nothing else of ursula."""
+"""Logs: opaque entries in order. The interface, and the logs that implement it; they know no streams."""

@@ -1,6 +1,6 @@
-"""The seam to the disk: everything the file log does to files goes through it, so that a test can lose power.
+"""The disk as the file log sees it. All file access goes through this, so that a test can lose power.
 
-A failure is an OSError. Nothing is durable before `sync` (contents) or `sync_directory` (names) returned.
+A failure is an OSError. Nothing is durable until `sync` (contents) or `sync_directory` (names) returns.
 """
 
 import os
@@ -20,15 +20,15 @@ class Disk(Protocol):
         ...
 
     def close(self, file: int) -> None:
-        """Let go of an open file."""
+        """Close an open file."""
         ...
 
     def write(self, file: int, data: bytes, offset: int) -> None:
-        """Write all of the data at a byte."""
+        """Write all of the data at a byte offset."""
         ...
 
     def read(self, file: int, length: int, offset: int) -> bytes:
-        """Read from a byte; shorter than asked only at the end of the file."""
+        """Read from a byte offset; the result is shorter than asked only at the end of the file."""
         ...
 
     def sync(self, file: int) -> None:
@@ -36,11 +36,11 @@ class Disk(Protocol):
         ...
 
     def truncate(self, file: int, size: int) -> None:
-        """Cut a file to a size."""
+        """Truncate or extend a file to a size."""
         ...
 
     def preallocate(self, file: int, size: int) -> None:
-        """Reserve room up to a size; the new bytes read as zero."""
+        """Reserve space up to a size; the new bytes read as zero."""
         ...
 
     def size(self, file: int) -> int:
@@ -48,7 +48,7 @@ class Disk(Protocol):
         ...
 
     def list(self, directory: str) -> list[str]:
-        """The names in a folder, in no order."""
+        """The names in a folder, in no particular order."""
         ...
 
     def unlink(self, path: str) -> None:
@@ -56,7 +56,7 @@ class Disk(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Move a name over another."""
+        """Rename a file, replacing the target if it exists."""
         ...
 
     def sync_directory(self, directory: str) -> None:
@@ -64,7 +64,7 @@ class Disk(Protocol):
         ...
 
     def make_directory(self, directory: str) -> None:
-        """Make a folder and those above it, each durable in its parent."""
+        """Make a folder and its missing parents, and make each durable in its parent."""
         ...
 
 
@@ -122,7 +122,7 @@ class RealDisk:
     def make_directory(self, directory: str) -> None:
         parent = os.path.dirname(os.path.abspath(directory))
         if os.path.isdir(directory):
-            # Whoever made it may have died before syncing; a parent we may not read was made by someone else.
+            # The process that made it may have died before syncing. We did not make a parent we may not read.
             with suppress(PermissionError):
                 self.sync_directory(parent)
             return

@@ -1,8 +1,8 @@
-"""The log on a local disk: a thread that writes, and an event loop that hands on what became durable.
+"""The log on a local disk: a thread writes, and an event loop passes on the entries that are durable.
 
-The loop owns what readers see (segments, tail, followers); the thread owns the end of the last file. They
-speak through a queue one way and `call_soon_threadsafe` the other, in order: a segment is known to the loop
-before an entry in it, and an entry only after it was synced.
+The loop owns what readers see (segments, tail, followers); the thread owns the end of the last file. The loop
+talks to the thread through a queue, and the thread to the loop through `call_soon_threadsafe`, both in order:
+the loop learns of a segment before any entry in it, and of an entry only after it is synced.
 """
 
 import asyncio
@@ -15,8 +15,7 @@ from weakref import WeakSet
 
 from ursula.log.disk import REAL_DISK, Disk
 from ursula.log.follower import Follower
-from ursula.log.recovery import recover
-from ursula.log.seam import (
+from ursula.log.interface import (
     COUNTER_MASK,
     AppendFailed,
     AppendRetryable,
@@ -26,8 +25,9 @@ from ursula.log.seam import (
     Measures,
     Trimmed,
 )
+from ursula.log.recovery import recover
 from ursula.log.segment import Segment
-from ursula.log.stored import RESTORE_HINT, StoredEntries
+from ursula.log.segment_scan import RESTORE_HINT, SegmentScan
 from ursula.log.writer import Writer
 
 SEGMENT_BYTES = 64 * 1024 * 1024
@@ -66,9 +66,9 @@ class FileLog:
         applied: int = 0,
         disk: Disk = REAL_DISK,
     ) -> "FileLog":
-        """Open the log in a folder, or begin one; LogDamaged if it cannot be read as it must be.
+        """Open the log in a folder, or begin a new one; LogDamaged if it is damaged or does not fit.
 
-        `applied` is a position that it is known to have reached.
+        `applied` is a position that the log is known to have reached.
         """
         folder = os.fspath(directory)
 
@@ -92,23 +92,23 @@ class FileLog:
 
     @property
     def first(self) -> int:
-        """The position before the first entry that is kept."""
+        """The position before the first entry that is still in the log."""
         return self._segments[0].header.previous
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in all segments, without room reserved in the last."""
+        """Bytes in all segments, without the space reserved in the last one."""
         return sum(segment.length for segment in self._segments)
 
     @property
     def measures(self) -> Measures:
-        """What it holds now, and how long its syncs took."""
+        """Its current extent and size, and how long its syncs took."""
         return Measures(
             self.first, self._tail, self.size_bytes, len(self._segments), self._writer.sync_seconds
         )
 
     def append(self, payload: bytes) -> asyncio.Future[int]:
-        """Make the payload durable; the future has its position, or an AppendFailed. It begins at once."""
+        """Make the payload durable; the future gets its position or an AppendFailed. It begins at once."""
         future: asyncio.Future[int] = self._loop.create_future()
         if self._closed:
             future.set_exception(AppendRetryable("the log is closed"))
@@ -117,7 +117,7 @@ class FileLog:
         return future
 
     def follow(self, after: int) -> Follower:
-        """Entries after a position, then live ones; raises Trimmed or LogDamaged while it is read."""
+        """Entries after a position, then live ones; iterating raises Trimmed or LogDamaged."""
         follower = Follower(after, self._open_stored)
         self._followers.add(follower)
         if self._closed:
@@ -130,7 +130,7 @@ class FileLog:
 
     async def trim(self, upto: int) -> None:
         """Remove the segments whose entries are all at or below a position, except the last segment."""
-        # Known before a file goes, so that a reader who finds it missing knows why.
+        # Set before any file is removed, so that a reader that finds one missing knows why.
         self._unwanted = max(self._unwanted, upto)
         async with self._trimming:
             while len(self._segments) > 1 and self._segments[1].header.previous <= upto:
@@ -138,7 +138,7 @@ class FileLog:
                 del self._segments[0]
 
     async def close(self) -> None:
-        """Write what is queued, then let go of the files and end the followers."""
+        """Write what is queued, then close the files and end the followers."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -147,17 +147,17 @@ class FileLog:
             follower.end()
 
     def _remove(self, path: str) -> None:
-        # Each name is gone for good before the next goes: a crash must not leave a gap.
+        # Each removal is durable before the next one: a crash must not leave a gap.
         with suppress(FileNotFoundError):
             self._disk.unlink(path)
         self._disk.sync_directory(self._directory)
 
     def _open_stored(self, after: int) -> Callable[[], Awaitable[list[Entry]]]:
         first = self.first
-        entries = StoredEntries(self._disk, self._segments.copy(), after, self._tail)
+        entries = SegmentScan(self._disk, self._segments.copy(), after, self._tail)
 
         async def stored() -> list[Entry]:
-            # Nothing was ever trimmed from a log that still begins with its first counter.
+            # A log that still begins with counter 0 was never trimmed.
             if after < first and first & COUNTER_MASK:
                 raise Trimmed(after, first)
             try:
@@ -175,12 +175,12 @@ class FileLog:
 
     def _add_segment(self, segment: Segment) -> None:
         if self._segments[-1].path == segment.path:
-            # Its first record failed, and the file was made anew.
+            # Writing its first record failed, and the file was created again.
             self._segments.pop()
         self._segments.append(segment)
 
     def _write_all(self) -> None:
-        # The loop may be gone when nobody closed the log; then there is nobody left to tell.
+        # If the log was never closed, the loop may be gone, and nothing is left to notify.
         with suppress(RuntimeError):
             while (waiting := self._queue.get()) is not None:
                 payload, future = waiting

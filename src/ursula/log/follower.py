@@ -1,26 +1,26 @@
-"""How an entry reaches a reader: first what is stored, then live entries, without gap or repeat.
+"""How entries reach a reader: first the stored ones, then live ones, without gaps or repeats.
 
-A follower joins the live entries in the moment it looks at what is stored, so that the two meet exactly.
-Runs on the event loop alone; knows nothing of files.
+A follower subscribes to live entries at the moment at which it fixes the range of stored entries to read, so
+that the two meet exactly. Runs on the event loop only; knows nothing of files.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from ursula.log.seam import Entry
+from ursula.log.interface import Entry
 
 LIVE_ENTRIES_MAX = 4096
-"""A follower further behind than this lets the live entries go and reads them from storage."""
+"""A follower further behind than this drops its live entries and reads them from storage."""
 
-Stored = Callable[[], Awaitable[list[Entry]]]
+ReadStored = Callable[[], Awaitable[list[Entry]]]
 """Returns the next stored entries in order, none at the end."""
 
 
 class Follower:
-    """One reader of a log. Live entries are handed on as the very objects that were appended."""
+    """One reader of a log. A live entry is delivered as the very object that was appended."""
 
-    def __init__(self, after: int, open_stored: Callable[[int], Stored]) -> None:
+    def __init__(self, after: int, open_stored: Callable[[int], ReadStored]) -> None:
         self._position = after
         self._open_stored = open_stored
         self._waiter: asyncio.Future[None] | None = None
@@ -58,7 +58,7 @@ class Follower:
         self._behind = False
         self._live: deque[Entry] = deque()
         self._ready: deque[Entry] = deque()
-        self._stored: Stored | None = self._open_stored(self._position)
+        self._read_stored: ReadStored | None = self._open_stored(self._position)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -69,20 +69,20 @@ class Follower:
             raise StopAsyncIteration
         if self._behind:
             self._begin()
-        if self._stored is not None:
-            await self._take_stored(self._stored)
+        if self._read_stored is not None:
+            await self._take_stored(self._read_stored)
         else:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
 
-    async def _take_stored(self, stored: Stored) -> None:
+    async def _take_stored(self, read_stored: ReadStored) -> None:
         try:
-            entries = await stored()
+            entries = await read_stored()
         except BaseException:
-            # A cancelled read may have moved on in its thread: begin again where the reader stands.
+            # A cancelled read may have advanced in its thread: begin again at the reader's position.
             self._behind = True
             raise
         if entries:
             self._ready.extend(entries)
         else:
-            self._stored, self._ready = None, self._live
+            self._read_stored, self._ready = None, self._live

@@ -1,10 +1,10 @@
-"""The log in memory: the whole contract except durability. For tests and as the speed baseline."""
+"""The log in memory: the whole contract except durability. For tests, and as a baseline for speed."""
 
 from collections.abc import Awaitable, Callable
 from weakref import WeakSet
 
 from ursula.log.follower import Follower
-from ursula.log.seam import GENERATION_SHIFT, AppendRetryable, Entry, Measures, Trimmed
+from ursula.log.interface import GENERATION_SHIFT, AppendRetryable, Entry, Measures, Trimmed
 
 
 class MemoryLog:
@@ -24,17 +24,17 @@ class MemoryLog:
 
     @property
     def first(self) -> int:
-        """The position before the first entry that is kept."""
+        """The position before the first entry that is still in the log."""
         return self._first
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all payloads that are kept."""
+        """Bytes of all payloads in the log."""
         return self._size_bytes
 
     @property
     def measures(self) -> Measures:
-        """What it holds now. It has no files, and nothing to sync."""
+        """Its current extent and size. It has no files, and nothing to sync."""
         return Measures(self._first, self._tail, self._size_bytes, None, None)
 
     async def append(self, payload: bytes) -> int:
@@ -82,8 +82,8 @@ class MemoryLog:
         async def stored() -> list[Entry]:
             if after < first and first != self._base:
                 raise Trimmed(after, first)
-            piece = entries[:]
+            found = entries[:]
             entries.clear()
-            return piece
+            return found
 
         return stored

@@ -1,5 +1,6 @@
 """The bytes of the file log. All numbers are little-endian.
 
+A record is a log entry as it is on the disk; it has nothing to do with the records of a JSON stream.
 A segment is a header, then records without gaps, then zeros or whatever a crash left there.
 
 Segment header, 32 bytes:
@@ -25,7 +26,7 @@ import struct
 from typing import NamedTuple
 
 from ursula.crc import crc32
-from ursula.log.seam import GENERATION_SHIFT, Entry
+from ursula.log.interface import GENERATION_SHIFT, Entry
 
 FORMAT_VERSION = 1
 
@@ -42,7 +43,7 @@ PAYLOAD_BYTES_MAX = 2**32 - 1
 
 
 class SegmentHeader(NamedTuple):
-    """What a segment says of itself and of where the one before it ends."""
+    """The generation of a segment, and where the segment before it ends."""
 
     generation: int
     previous: int
@@ -50,19 +51,19 @@ class SegmentHeader(NamedTuple):
 
     @property
     def first(self) -> int:
-        """The position the segment's first record has or will have."""
+        """The position that the segment's first record has or will have."""
         return max(self.previous, self.generation << GENERATION_SHIFT) + 1
 
 
 class RecordHeader(NamedTuple):
-    """What can be known of a record without its payload."""
+    """What is known of a record without its payload."""
 
     position: int
     payload_bytes: int
 
 
 class UnknownVersion(Exception):
-    """A segment written by another version of the format."""
+    """A segment that was written in another version of the format."""
 
     def __init__(self, version: int) -> None:
         super().__init__(f"format version {version}, this program reads {FORMAT_VERSION}")
@@ -70,7 +71,7 @@ class UnknownVersion(Exception):
 
 
 def encode_segment_header(header: SegmentHeader) -> bytes:
-    """The bytes a segment begins with."""
+    """The bytes that a segment begins with."""
     head = _SEGMENT.pack(_SEGMENT_MAGIC, FORMAT_VERSION, header.generation, header.previous, header.chain)
     return head + _CRC.pack(crc32(head))
 
@@ -95,7 +96,7 @@ def encode_record(position: int, payload: bytes, chain: int) -> tuple[bytes, int
 
 
 def decode_record_header(data: bytes, at: int) -> RecordHeader | None:
-    """The record header at a byte, or None if there is no whole and valid one."""
+    """The record header at a byte offset, or None if there is no whole and valid one."""
     if len(data) - at < RECORD_HEADER_BYTES:
         return None
     magic, position, payload_bytes = _RECORD.unpack_from(data, at)
@@ -107,7 +108,7 @@ def decode_record_header(data: bytes, at: int) -> RecordHeader | None:
 
 
 def decode_record(data: bytes, at: int, chain: int) -> tuple[Entry, int] | None:
-    """The record at a byte and the chain after it, or None if there is no whole and valid one."""
+    """The record at a byte offset and the chain after it, or None if there is no whole and valid one."""
     header = decode_record_header(data, at)
     if header is None or len(data) - at < RECORD_OVERHEAD_BYTES + header.payload_bytes:
         return None

@@ -1,7 +1,7 @@
-"""Opening a folder of segments after any end of the process before: what is kept, cut off, or refused.
+"""Opening a folder of segments, however the last process ended: what is kept, truncated, or rejected.
 
-Only the last segment can be half written, so only there is a bad record taken for a torn tail, and only if
-no record follows it. Everything that is kept is synced before anyone sees it: a record that survived only
+Only the last segment can be half written. So only there does a bad record count as a torn tail, and only if
+no record follows it. Everything that is kept is synced before anyone can read it: a record that survived only
 in the page cache must not be shown and then vanish.
 """
 
@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ursula.log.disk import Disk
+from ursula.log.interface import COUNTER_MASK, GENERATION_SHIFT, LogDamaged
 from ursula.log.record import (
     FORMAT_VERSION,
     RECORD_HEADER_BYTES,
@@ -23,16 +24,14 @@ from ursula.log.record import (
     decode_record_header,
     decode_segment_header,
 )
-from ursula.log.seam import GENERATION_SHIFT, LogDamaged
-from ursula.log.segment import PIECE_BYTES, Segment, SegmentReader, reserve, unborn_path
-from ursula.log.stored import RESTORE_HINT
+from ursula.log.segment import CHUNK_BYTES, Segment, SegmentReader, reserve, unborn_path
+from ursula.log.segment_scan import RESTORE_HINT
 
 _SEGMENT_NAME = re.compile(r"\d{20}\.log")
-_COUNTER_MASK = (1 << GENERATION_SHIFT) - 1
 
 
 class Recovered(NamedTuple):
-    """A log as it was found: its segments, the last of them open, and its last record."""
+    """A log as it was found: its segments, the open file of the last one, and its last record."""
 
     segments: list[Segment]
     file: int | None
@@ -41,9 +40,9 @@ class Recovered(NamedTuple):
 
 
 def recover(disk: Disk, directory: str, generation: int, segment_bytes: int, applied: int = 0) -> Recovered:
-    """Check a folder, cut a torn tail, make what is left durable.
+    """Check a folder, cut off a torn tail, and make the rest durable.
 
-    A log that ends before the position `applied` has lost its end: it is refused and left as it is.
+    A log that ends before the position `applied` has lost its end: it is rejected and left as it is.
     """
     disk.make_directory(directory)
     with suppress(FileNotFoundError):
@@ -112,7 +111,7 @@ def _check_order(segments: list[Segment]) -> None:
             raise LogDamaged(segment.path, "the segment header", problem, "Give the file its name back.")
     for older, newer in pairwise(segments):
         if newer.header.previous < older.header.previous or newer.header.generation < older.header.generation:
-            problem = f"the header goes back behind {older.path}"
+            problem = f"the header is older than that of {older.path}"
             raise LogDamaged(newer.path, "the segment header", problem, RESTORE_HINT)
 
 
@@ -135,7 +134,7 @@ def _read_header(disk: Disk, path: str) -> tuple[SegmentHeader | None, int]:
 
 
 def _remove_torn(disk: Disk, path: str, *, alone: bool) -> bool:
-    """Remove a last segment that was being created when the process died: its header is torn.
+    """Remove the last segment if its header is torn: the process died while it created the segment.
 
     The folder is synced at the end of `recover`, before anything is served.
     """
@@ -151,7 +150,7 @@ def _remove_torn(disk: Disk, path: str, *, alone: bool) -> bool:
     if found is not None:
         problem = f"the segment header is damaged, but a record follows at byte {found}"
         raise LogDamaged(path, "the segment header", problem, RESTORE_HINT)
-    if alone and first & _COUNTER_MASK != 1:
+    if alone and first & COUNTER_MASK != 1:
         problem = "the segment header is damaged and the segment before it is missing"
         raise LogDamaged(path, "the segment header", problem, RESTORE_HINT)
     disk.unlink(path)
@@ -159,9 +158,9 @@ def _remove_torn(disk: Disk, path: str, *, alone: bool) -> bool:
 
 
 def _is_torn(disk: Disk, file: int, reader: SegmentReader) -> bool:
-    """Whether there is anything after the valid records; LogDamaged if it is more than a torn record."""
+    """Whether anything follows the valid records; LogDamaged if it is more than one torn record."""
     header = decode_record_header(disk.read(file, RECORD_HEADER_BYTES, reader.offset), 0)
-    # A payload may look like a record, so the search begins behind it where its length is known.
+    # A payload may look like a record, so the search begins after it if its length is known.
     known = header is not None and header.position == reader.expected
     skipped = RECORD_OVERHEAD_BYTES + header.payload_bytes if header and known else 0
     found = _find_record(disk, file, reader.offset + skipped, reader.expected - 1)
@@ -169,16 +168,16 @@ def _is_torn(disk: Disk, file: int, reader: SegmentReader) -> bool:
         problem = f"a damaged record is followed by another at byte {found}"
         where = f"position {reader.expected}, byte {reader.offset}"
         raise LogDamaged(reader.path, where, problem, RESTORE_HINT)
-    pieces = range(reader.offset, disk.size(file), PIECE_BYTES)
-    return any(_has_content(disk.read(file, PIECE_BYTES, offset)) for offset in pieces)
+    starts = range(reader.offset, disk.size(file), CHUNK_BYTES)
+    return any(_has_content(disk.read(file, CHUNK_BYTES, start)) for start in starts)
 
 
 def _find_record(disk: Disk, file: int, start: int, last: int) -> int | None:
-    """The byte of a record header at or after `start` whose position could follow the last valid one."""
+    """The offset of a record header, at or after `start`, whose position could follow the last valid one."""
     size = disk.size(file)
     highest = last + 1 + size // RECORD_OVERHEAD_BYTES
-    for offset in range(start, size, PIECE_BYTES):
-        data = disk.read(file, PIECE_BYTES + RECORD_HEADER_BYTES - 1, offset)
+    for offset in range(start, size, CHUNK_BYTES):
+        data = disk.read(file, CHUNK_BYTES + RECORD_HEADER_BYTES - 1, offset)
         at = data.find(RECORD_MAGIC)
         while at != -1:
             header = decode_record_header(data, at)

@@ -1,4 +1,4 @@
-"""One segment file: its name, how it comes to be, and how its records are read and checked."""
+"""One segment file: its name, how it is created, and how its records are read and checked."""
 
 import errno
 import os
@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ursula.log.disk import Disk
+from ursula.log.interface import Entry
 from ursula.log.record import (
     RECORD_OVERHEAD_BYTES,
     SEGMENT_HEADER_BYTES,
@@ -14,14 +15,14 @@ from ursula.log.record import (
     decode_record_header,
     encode_segment_header,
 )
-from ursula.log.seam import Entry
 
-PIECE_BYTES = 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
+"""How much of a segment is read at a time."""
 
 
 @dataclass(slots=True)
 class Segment:
-    """A segment of an open log; `length` is what its records take, as far as it is known."""
+    """A segment of an open log; `length` is the size of its header and records, as far as it is known."""
 
     path: str
     header: SegmentHeader
@@ -29,17 +30,17 @@ class Segment:
 
 
 def segment_path(directory: str, first: int) -> str:
-    """Where the segment that begins with a position is."""
+    """The path of the segment whose first record has this position."""
     return os.path.join(directory, f"{first:020}.log")
 
 
 def unborn_path(directory: str) -> str:
-    """Where a segment is made before it gets its name."""
+    """The path under which a segment is created before it gets its name."""
     return os.path.join(directory, "unborn")
 
 
 def create_segment(disk: Disk, directory: str, header: SegmentHeader, room_bytes: int) -> int:
-    """Make an empty segment durable, name and header, and return it open."""
+    """Create an empty segment, make its name and header durable, and return it open."""
     path, unborn = segment_path(directory, header.first), unborn_path(directory)
     with suppress(FileNotFoundError):
         disk.unlink(unborn)
@@ -48,8 +49,8 @@ def create_segment(disk: Disk, directory: str, header: SegmentHeader, room_bytes
         disk.write(file, encode_segment_header(header), 0)
         reserve(disk, file, SEGMENT_HEADER_BYTES, room_bytes)
         disk.sync(file)
-        # A segment whose first record failed is replaced, never removed: where older ones were trimmed,
-        # its header is all that remembers the position.
+        # A segment whose first record failed is replaced, never removed: if the older ones were trimmed, its
+        # header is the only trace of the position.
         disk.rename(unborn, path)
         disk.sync_directory(directory)
     except OSError:
@@ -61,7 +62,7 @@ def create_segment(disk: Disk, directory: str, header: SegmentHeader, room_bytes
 
 
 def reserve(disk: Disk, file: int, length: int, room_bytes: int) -> None:
-    """Preallocate a segment where the file system can; a log without it works, only slower."""
+    """Preallocate a segment if the file system can; without it the log works, only slower."""
     if room_bytes <= disk.size(file):
         return
     try:
@@ -84,13 +85,13 @@ class SegmentReader:
         self.chain = header.chain
 
     def read(self, upto: int | None = None) -> list[Entry]:
-        """The next entries, about a mebibyte; none after `upto` or where the valid records end."""
+        """The next entries, about CHUNK_BYTES; none after `upto` or after the last valid record."""
         if upto is not None and self.position >= upto:
             return []
-        # Opened for each piece, so that a follower that is dropped half way leaves nothing open.
+        # Opened for each chunk, so that a follower that is dropped half way leaves nothing open.
         file = self._disk.open(self.path)
         try:
-            data = self._disk.read(file, PIECE_BYTES, self.offset)
+            data = self._disk.read(file, CHUNK_BYTES, self.offset)
             header = decode_record_header(data, 0)
             if header and header.payload_bytes + RECORD_OVERHEAD_BYTES > len(data):
                 data = self._disk.read(file, header.payload_bytes + RECORD_OVERHEAD_BYTES, self.offset)

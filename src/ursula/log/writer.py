@@ -1,8 +1,8 @@
-"""Writing records: one write and one sync each, and what is left behind when one of them fails.
+"""Writing records: one write and one sync each, and what happens when one of them fails, as on a full disk.
 
-A failed sync may have dropped pages the kernel still shows, so that file is never synced again: it is cut to
-its last synced length and the log goes on in a new segment, whose header says where the old one ends.
-Blocking, and used by one thread at a time.
+A failed sync may have dropped pages that the kernel still shows, so that file is never synced again: it is
+truncated to its last synced length, and the log continues in a new segment, whose header says where the old
+one ends. Blocking, and used by one thread at a time.
 """
 
 import time
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ursula.log.disk import Disk
+from ursula.log.interface import GENERATION_SHIFT, AppendRefused, AppendRetryable, AppendUnknown
 from ursula.log.record import (
     PAYLOAD_BYTES_MAX,
     SEGMENT_HEADER_BYTES,
@@ -17,18 +18,18 @@ from ursula.log.record import (
     encode_record,
 )
 from ursula.log.recovery import Recovered
-from ursula.log.seam import GENERATION_SHIFT, AppendRefused, AppendRetryable, AppendUnknown
 from ursula.log.segment import Segment, create_segment, segment_path
 from ursula.tally import Tally
 
 ZEROS_AHEAD_BYTES = 256 * 1024
-"""How much is overwritten with zeros at a time: see `Writer._with_zeros`."""
+"""How much reserved space is overwritten with zeros at a time: see `Writer._with_zeros`."""
 
 SYNC_SECONDS = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class Writer:
-    """The end of the log. `announce` is told of each new segment before a record in it is acknowledged."""
+    """Writes the end of the log. `announce` is called with each new segment before a record in it is
+    acknowledged."""
 
     def __init__(
         self, disk: Disk, directory: str, generation: int, segment_bytes: int, found: Recovered
@@ -68,28 +69,28 @@ class Writer:
         return position
 
     def begin_segment(self) -> int:
-        """Go over to a new segment. What fails leaves the old one sealed; the next call tries again."""
+        """Continue in a new segment. A failure leaves the old one sealed, and the next call tries again."""
         self._sealed = True
         header = SegmentHeader(self._generation, self._position, self._chain)
         file = create_segment(self._disk, self._directory, header, self._segment_bytes)
-        self._let_go_of_old()
+        self._close_old()
         self._file, self._end, self._sealed = file, SEGMENT_HEADER_BYTES, False
         self._room, self._overwritten = self._disk.size(file), self._end
         self.announce(Segment(segment_path(self._directory, header.first), header, SEGMENT_HEADER_BYTES))
         return file
 
     def stop(self, reason: str) -> None:
-        """Take no more records."""
+        """Reject all further records."""
         self._stopped = reason
 
     def close(self) -> None:
-        """Let go of the open segment."""
+        """Close the open segment."""
         if self._file is not None:
             self._disk.close(self._file)
             self._file = None
 
     def begin_if_sealed(self) -> None:
-        """Make the first segment of a new log or of a new generation."""
+        """Create the first segment of a new log or of a new generation."""
         if self._sealed:
             self.begin_segment()
 
@@ -113,15 +114,16 @@ class Writer:
         except OSError as error:
             self._abandon(file, error)
             if written and self._sealed:
-                # The cut is not durable and no new header overrules the record: power loss may bring it back.
+                # The truncation is not durable, and no new header overrules the record: it may come back
+                # after a power loss.
                 raise AppendUnknown(_reason(error)) from error
             raise AppendRetryable(_reason(error)) from error
 
     def _with_zeros(self, record: bytes) -> bytes:
-        """The record, with zeros behind it if it is the first in a stretch of reserved room.
+        """The record, followed by zeros if it is the first to reach into reserved space not yet overwritten.
 
         A file system notes in its journal which reserved blocks have been written, and a sync waits for
-        that: once for the stretch, instead of for each record, makes it half as long.
+        that. Doing it once for many records instead of once for each halves the time of a sync.
         """
         end = self._end + len(record)
         if end > self._overwritten:
@@ -134,12 +136,12 @@ class Writer:
         try:
             self._disk.truncate(file, self._end)
         except OSError as error:
-            self._stopped = f"after {_reason(cause)!r} its file could not be cut ({_reason(error)})"
+            self._stopped = f"after {_reason(cause)!r} its file could not be truncated ({_reason(error)})"
             raise AppendUnknown(_reason(cause)) from error
         with suppress(OSError):
             self.begin_segment()
 
-    def _let_go_of_old(self) -> None:
+    def _close_old(self) -> None:
         if self._file is not None:
             with suppress(OSError):
                 self._disk.truncate(self._file, self._end)

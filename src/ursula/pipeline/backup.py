@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from ..cold.objects.store import Store
 from ..cold.state import manifest as manifests
 from ..engine.data_folder import NewFolder, check_empty
-from ..engine.flush.segment_upload import live_segment
 from ..engine.load_state import Loaded, load
 from ..engine.offline.restore import Chosen, Restored, RestoreRefused, choose, find_generations, plan_restore
 from ..engine.offline.restore import restore as restore_node
 from ..engine.offline.verify import Progress, all_segments, blobs_of
+from ..engine.segment_info import live_segment
 from ..spark.copying import Copy, Failed, copy_objects
 from ..spark.options import S3Options
 from ..spark.store import StoreFiles

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ..cold.objects.ulid import new_ulid
-from ..cold.segment.schema import SEGMENT_SCHEMA
-from ..cold.segment.segment import SegmentWriter, decode_row_group, key_at
+from ..cold.segment.footer import decode_row_group
+from ..cold.segment.schema import SEGMENT_SCHEMA, key_at
+from ..cold.segment.writer import SegmentWriter
 from .store import OpenSegment, StoreFiles
 
 Place = tuple[str, str, str, int, int, int]
@@ -38,7 +39,7 @@ def join(store: StoreFiles, group: int, first: int, last: int, paths: Sequence[s
             for rows in merged([store.segment(path) for path in paths]):
                 writer.write(rows)
             written = writer.finish()
-            store.put_file(written.path, key)
+            store.put_file(writer.path, key)
         finally:
             writer.discard()
     return Joined(key, written.row_count, written.size)
@@ -60,8 +61,8 @@ class _Input:
 
     def __init__(self, segment: OpenSegment) -> None:
         self._segment = segment
-        self._spans = iter(segment.footer.spans)
-        self._left = len(segment.footer.spans)
+        self._spans = iter(segment.footer.row_groups)
+        self._left = len(segment.footer.row_groups)
         self._rows = SEGMENT_SCHEMA.empty_table()
 
     @property

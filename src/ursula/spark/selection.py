@@ -7,7 +7,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..cold.segment.segment import Footer
+from ..cold.segment.footer import Footer
 from .conditions import Condition, bounds_of
 from .options import ReadOptions
 

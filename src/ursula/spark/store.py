@@ -15,7 +15,7 @@ from pyarrow import fs
 from ..cold.objects.checksum import has_checksum
 from ..cold.objects.fsync import sync_folder
 from ..cold.objects.ulid import new_ulid
-from ..cold.segment.segment import Footer
+from ..cold.segment.footer import Footer
 from .options import OptionError, S3Options
 
 TAIL_BYTES = 256 << 10

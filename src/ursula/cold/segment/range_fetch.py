@@ -1,20 +1,22 @@
-"""Stretches of objects that are far away, for who reads one behind the other.
+"""Range requests to a remote store, for readers that fetch one range after another.
 
-A request ends at the border of a part wherever one is near: a store keeps parts as they were sent, and what
-begins or ends in the middle of one costs it the whole. What was fetched too much is the next one's beginning.
+A request ends at the boundary of an upload part if one is near: a store keeps parts as they were sent, and a
+range that begins or ends inside a part costs it the whole part. The surplus bytes are kept: the next range
+begins with them.
 """
 
 from collections.abc import Sequence
 
 from ..objects.store import PART_BYTES, Store
-from .segment import ROW_GROUP_BYTES, Span
+from .footer import RowGroup
+from .schema import ROW_GROUP_BYTES
 
-RESTS_MAX = 8
-"""Of so many readers the rest is kept, at most a row group each."""
+SURPLUS_MAX = 8
+"""For how many ranges the surplus bytes are kept, at most a row group each."""
 
 
-class Stretch:
-    """Bytes of an object that came in two pieces."""
+class FetchedRange:
+    """A range of an object whose bytes came in two parts: `head` was fetched before, `tail` now."""
 
     def __init__(self, start: int, head: bytes, tail: bytes | memoryview) -> None:
         self._start = start
@@ -22,7 +24,7 @@ class Stretch:
         self._tail = memoryview(tail)
 
     def between(self, start: int, end: int) -> bytes | memoryview:
-        """Some of them, copied only where they lie in both pieces."""
+        """Bytes from start to end in the object, copied only if they are in both parts."""
         start, end = start - self._start, end - self._start
         size = len(self._head)
         if start >= size:
@@ -30,32 +32,32 @@ class Stretch:
         return self._head[start:end] + self._tail[: max(0, end - size)]
 
 
-class Stretches:
-    """The stretches of a store."""
+class RangeFetcher:
+    """Fetches ranges of the objects of a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._rests: dict[tuple[str, int], bytes] = {}
+        self._surplus: dict[tuple[str, int], bytes] = {}  # by the key and the offset at which it begins
 
-    async def get(self, key: str, start: int, end: int, size: int) -> Stretch:
-        """What lies between two places in an object of this size."""
-        head = self._rests.pop((key, start), b"")
-        begin, border = start + len(head), _border_from(end)
-        last = border if border - end <= ROW_GROUP_BYTES and border < size else end
+    async def get(self, key: str, start: int, end: int, size: int) -> FetchedRange:
+        """The bytes from start to end of an object of this size."""
+        head = self._surplus.pop((key, start), b"")
+        begin, boundary = start + len(head), _part_boundary_from(end)
+        last = boundary if boundary - end <= ROW_GROUP_BYTES and boundary < size else end
         tail = memoryview(await self._store.get_range(key, begin, last))
         if last > end:
-            self._rests[key, end] = bytes(tail[end - begin :])
-            while len(self._rests) > RESTS_MAX:
-                del self._rests[next(iter(self._rests))]
-        return Stretch(start, head, tail)
+            self._surplus[key, end] = bytes(tail[end - begin :])
+            while len(self._surplus) > SURPLUS_MAX:
+                del self._surplus[next(iter(self._surplus))]
+        return FetchedRange(start, head, tail)
 
 
-def up_to_border(spans: Sequence[Span]) -> Sequence[Span]:
-    """Of row groups one behind the other, those before the last border of parts; all if there is none."""
-    border = spans[-1].end // PART_BYTES * PART_BYTES
-    before = [span for span in spans if span.end <= border]
-    return before or spans
+def up_to_part_boundary(row_groups: Sequence[RowGroup]) -> Sequence[RowGroup]:
+    """Of consecutive row groups, those that end before the last part boundary; all if there is none."""
+    boundary = row_groups[-1].end // PART_BYTES * PART_BYTES
+    before = [row_group for row_group in row_groups if row_group.end <= boundary]
+    return before or row_groups
 
 
-def _border_from(place: int) -> int:
-    return -(-place // PART_BYTES) * PART_BYTES
+def _part_boundary_from(offset: int) -> int:
+    return -(-offset // PART_BYTES) * PART_BYTES

@@ -1,4 +1,4 @@
-"""Segments as the server reads them: footers and row groups, each one range request, and kept a while."""
+"""Segments as the server reads them: footers and row groups, each by one range request, through a cache."""
 
 import asyncio
 from collections import deque
@@ -12,24 +12,24 @@ import pyarrow as pa
 
 from ..cache import Cache
 from ..objects.store import ObjectDamaged, Store
-from .range_fetch import Stretch, Stretches
-from .segment import Footer, Span, decode_row_group
-from .stream_slice import PIECE_COLUMNS, PLAIN_COLUMNS, SOLE_COLUMNS, Piece, Pieces, as_array
+from .footer import Footer, RowGroup, decode_row_group
+from .range_fetch import FetchedRange, RangeFetcher
+from .stream_slice import PLAIN_COLUMNS, SINGLE_COLUMNS, SLICE_COLUMNS, RowGroupStreams, StreamSlice, as_array
 
 T = TypeVar("T")
 
 NEWEST_FOOTERS = 4
-"""So many are at hand however small the cache is: who reads on wants the same one again."""
+"""How many footers stay in memory however small the cache is: the next read usually needs the same one."""
 
 Data = bytes | memoryview
-Get = Callable[[int, int], Awaitable[Data]]
+GetRange = Callable[[int, int], Awaitable[Data]]
 
 Name = tuple[str, str, str]
 """Bucket, stream, incarnation."""
 
 
 class SegmentRef(NamedTuple):
-    """A segment as those name it who know what its footer must be."""
+    """A segment, with what it takes to fetch its footer and to check it."""
 
     key: str
     size: int
@@ -37,44 +37,45 @@ class SegmentRef(NamedTuple):
     footer_crc: int
 
 
-class StreamRows:
-    """The messages in a row group, by stream; those of the stream that was read last are at hand."""
+class CachedRowGroup:
+    """The messages in a decoded row group, by stream. It remembers the slice that was read last."""
 
-    def __init__(self, footer: Footer, span: Span, data: Data, name: Name) -> None:
-        self._pieces: Pieces | None = None
-        if span.first[:3] == span.last[:3] == name:
-            piece = _sole_piece(footer, span, data)
-            self.size = piece.memory_bytes if piece is not None else 0
+    def __init__(self, footer: Footer, row_group: RowGroup, data: Data, name: Name) -> None:
+        self._streams: RowGroupStreams | None = None
+        if row_group.first[:3] == row_group.last[:3] == name:
+            found = _single_slice(footer, row_group, data)
+            self.size = found.memory_bytes if found is not None else 0
         else:
-            self._pieces = Pieces(decode_row_group(footer, span, data, PIECE_COLUMNS))
-            piece = self._pieces.find(*name)
-            self.size = self._pieces.memory_bytes
-        self._last = name, piece
+            self._streams = RowGroupStreams(decode_row_group(footer, row_group, data, SLICE_COLUMNS))
+            found = self._streams.find(*name)
+            self.size = self._streams.memory_bytes
+        self._last = name, found
 
-    def piece(self, name: Name) -> Piece | None:
-        """What it has of a stream; ValueError if some of it is missing."""
-        if self._last[0] != name and self._pieces is not None:
-            self._last = name, self._pieces.find(*name)
+    def stream_slice(self, name: Name) -> StreamSlice | None:
+        """The messages of a stream; ValueError if some are missing."""
+        if self._last[0] != name and self._streams is not None:
+            self._last = name, self._streams.find(*name)
         return self._last[1] if self._last[0] == name else None
 
 
-def _sole_piece(footer: Footer, span: Span, data: Data) -> Piece | None:
-    """What a row group has of its only stream, from as few columns as tell."""
-    if span.first_append is not None and span.first_record < 0:
-        payloads = as_array(decode_row_group(footer, span, data, PLAIN_COLUMNS)["payload"])
-        if payloads[-1].is_valid:  # then the offset of the last row tells whether any is missing
-            return Piece.of_plain(payloads, span.first_append[3], span.last[3])
-    return Pieces(decode_row_group(footer, span, data, SOLE_COLUMNS)).sole(span.first[1])
+def _single_slice(footer: Footer, row_group: RowGroup, data: Data) -> StreamSlice | None:
+    """The messages of a row group with a single stream, decoded from as few columns as possible."""
+    if row_group.first_append is not None and row_group.first_record < 0:
+        payloads = as_array(decode_row_group(footer, row_group, data, PLAIN_COLUMNS)["payload"])
+        if payloads[-1].is_valid:  # then the offset of the last row shows whether any message is missing
+            return StreamSlice.of_plain(payloads, row_group.first_append[3], row_group.last[3])
+    rows = decode_row_group(footer, row_group, data, SINGLE_COLUMNS)
+    return RowGroupStreams(rows).single(row_group.first[1])
 
 
 class Segments:
-    """The segments of a store. Footers and what is read of streams go through a cache; threads decode."""
+    """The segments of a store. Footers and the messages of streams go through a cache; threads decode."""
 
     def __init__(self, store: Store, cache: Cache, threads: Executor) -> None:
         self.fetch_count = 0
         self.fetched_bytes = 0
         self._store = store
-        self._stretches = Stretches(store)
+        self._ranges = RangeFetcher(store)
         self._cache = cache
         self._threads = threads
         self._in_use: WeakValueDictionary[SegmentRef, Footer] = WeakValueDictionary()
@@ -96,66 +97,82 @@ class Segments:
 
         return await self._cache.get(ref, load)
 
-    def holds(self, ref: SegmentRef, span: Span) -> bool:
-        """Whether a row group is at hand, or will be soon."""
-        return (ref.key, span.number) in self._cache
+    def holds(self, ref: SegmentRef, row_group: RowGroup) -> bool:
+        """Whether a row group is in the cache, or is being loaded."""
+        return (ref.key, row_group.number) in self._cache
 
-    def spend(self, ref: SegmentRef, span: Span) -> None:
-        """Say that someone has read a row group and goes on to the next."""
-        self._cache.spend((ref.key, span.number))
+    def mark_consumed(self, ref: SegmentRef, row_group: RowGroup) -> None:
+        """Note that a reader has finished a row group and continues with the next."""
+        self._cache.mark_consumed((ref.key, row_group.number))
 
-    async def fetch(self, ref: SegmentRef, spans: Sequence[Span], name: Name) -> None:
-        """Have row groups at hand that lie one behind the other, for who will read a stream there.
+    async def fetch(self, ref: SegmentRef, row_groups: Sequence[RowGroup], name: Name) -> None:
+        """Load consecutive row groups into the cache, for a reader of this stream.
 
-        What is far away comes with one request.
+        A remote store gets one request for all of them.
         """
-        first, last = spans[0].start, spans[-1].end
-        whole: asyncio.Future[Stretch] | None = None
+        first, last = row_groups[0].start, row_groups[-1].end
+        whole: asyncio.Future[FetchedRange] | None = None
 
-        async def part(start: int, end: int) -> Data:
+        async def get_range(start: int, end: int) -> Data:
             nonlocal whole
             if whole is None:
-                whole = asyncio.ensure_future(self._stretches.get(ref.key, first, last, ref.size))
+                whole = asyncio.ensure_future(self._ranges.get(ref.key, first, last, ref.size))
             return (await whole).between(start, end)
 
-        await asyncio.gather(*(self._rows(ref, span, name, part) for span in spans))
+        await asyncio.gather(*(self._load(ref, row_group, name, get_range) for row_group in row_groups))
 
-    async def _rows(self, ref: SegmentRef, span: Span, name: Name, get: Get | None = None) -> StreamRows:
-        """The messages in a row group, for who wants those of one stream first."""
+    async def _load(
+        self, ref: SegmentRef, row_group: RowGroup, name: Name, get_range: GetRange | None = None
+    ) -> CachedRowGroup:
+        """A row group through the cache; it is decoded with the messages of this stream in mind."""
 
-        async def load() -> tuple[StreamRows, int]:
+        async def load() -> tuple[CachedRowGroup, int]:
             footer = self._in_use.get(ref) or await self.footer(ref)
-            rows = await self._decoded(
-                ref.key, span.start, span.end, lambda data: StreamRows(footer, span, data, name), get
+            cached = await self._decoded(
+                ref.key,
+                row_group.start,
+                row_group.end,
+                lambda data: CachedRowGroup(footer, row_group, data, name),
+                get_range,
             )
-            return rows, rows.size
+            return cached, cached.size
 
-        return await self._cache.get((ref.key, span.number), load)
+        return await self._cache.get((ref.key, row_group.number), load)
 
-    async def piece(self, ref: SegmentRef, span: Span, name: Name) -> Piece | None:
-        """What a row group has of one stream."""
-        rows = await self._rows(ref, span, name)
+    async def stream_slice(self, ref: SegmentRef, row_group: RowGroup, name: Name) -> StreamSlice | None:
+        """The messages of one stream in a row group."""
+        cached = await self._load(ref, row_group, name)
         try:
-            return rows.piece(name)
+            return cached.stream_slice(name)
         except ValueError as error:
             raise ObjectDamaged(ref.key, str(error)) from error
 
-    async def row_group(self, ref: SegmentRef, span: Span, columns: Sequence[str] | None = None) -> pa.Table:
-        """A row group, which is not kept; all columns, or some."""
+    async def row_group(
+        self, ref: SegmentRef, row_group: RowGroup, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """The rows of a row group, with all columns or some. They are not cached."""
         footer = self._in_use.get(ref) or await self.footer(ref)
         return await self._decoded(
-            ref.key, span.start, span.end, lambda data: decode_row_group(footer, span, data, columns)
+            ref.key,
+            row_group.start,
+            row_group.end,
+            lambda data: decode_row_group(footer, row_group, data, columns),
         )
 
     async def _decoded(
-        self, key: str, start: int, end: int, decode: Callable[[Data], T], get: Get | None = None
+        self,
+        key: str,
+        start: int,
+        end: int,
+        decode: Callable[[Data], T],
+        get_range: GetRange | None = None,
     ) -> T:
-        """What a thread makes of some bytes of an object; what it can make nothing of is damaged."""
+        """Fetch a range of an object and decode it in a thread; ObjectDamaged if it cannot be decoded."""
         read = self._store.local_range()
         if read is not None:
             work = partial(_read_and_decode, read, key, start, end, decode)
         else:
-            data = await (get(start, end) if get is not None else self._store.get_range(key, start, end))
+            data = await (get_range or partial(self._store.get_range, key))(start, end)
             work = partial(decode, data)
         self.fetch_count += 1
         self.fetched_bytes += end - start

@@ -1,7 +1,4 @@
-"""Looking at a segment as a whole: what is in it, and whether it is what was written.
-
-Blocking: for threads.
-"""
+"""A report on a whole segment: what it contains, and whether it is damaged. Blocking: for threads."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -10,11 +7,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..objects.checksum import digest_of
-from .segment import Footer, decode_row_group
+from .footer import Footer, decode_row_group
+from .schema import NAME_COLUMNS
 
-_NAMES = ("bucket", "stream", "incarnation")
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)
-"""What comes of bytes that are not what they should be."""
+"""What decoding damaged bytes may raise."""
 
 
 class Range(NamedTuple):
@@ -28,8 +25,8 @@ class Range(NamedTuple):
     messages: int
 
 
-class RowGroup(NamedTuple):
-    """A row group: how many rows, how many bytes in the file, and of their messages."""
+class RowGroupReport(NamedTuple):
+    """The size of a row group: its rows, its bytes in the file, and the bytes of its messages."""
 
     rows: int
     bytes: int
@@ -37,7 +34,7 @@ class RowGroup(NamedTuple):
 
 
 class SegmentReport(NamedTuple):
-    """What a segment holds. With problems, it is what could be read of it."""
+    """The contents of a segment. If there are problems, only what could be read of it."""
 
     key: str
     bytes: int
@@ -47,55 +44,68 @@ class SegmentReport(NamedTuple):
     payload_bytes: int
     kinds: dict[str, int]
     stream_count: int
-    row_groups: list[RowGroup]
+    row_groups: list[RowGroupReport]
     ranges: list[Range]
     problems: list[str]
 
 
 def examine(key: str, data: bytes, digest: str | None = None, footer_crc: int | None = None) -> SegmentReport:
-    """Read all of a segment and check everything that can be checked; damage is told, never raised."""
+    """Read all of a segment and check everything that can be checked; damage is reported, never raised."""
     problems = []
     if digest is not None and digest_of(data) != digest:
-        problems.append("its digest is another than the one it was stored with")
+        problems.append("its digest differs from the one it was stored with")
     try:
         footer = Footer.parse(key, data, footer_crc)
         first, last = footer.positions
     except _UNREADABLE as error:
-        return SegmentReport(key, len(data), 0, 0, 0, 0, {}, 0, [], [], [*problems, _plain(key, error)])
+        return SegmentReport(
+            key=key,
+            bytes=len(data),
+            first=0,
+            last=0,
+            rows=0,
+            payload_bytes=0,
+            kinds={},
+            stream_count=0,
+            row_groups=[],
+            ranges=[],
+            problems=[*problems, _plain(key, error)],
+        )
     kinds: Counter[str] = Counter()
-    groups: list[RowGroup] = []
+    groups: list[RowGroupReport] = []
     ranges: list[Range] = []
     streams: set[tuple[str, ...]] = set()
-    for span in footer.spans:
+    for row_group in footer.row_groups:
         try:
-            table = decode_row_group(footer, span, data[span.start : span.end])
+            table = decode_row_group(footer, row_group, data[row_group.start : row_group.end])
             _check_positions(table, first, last)
             found = ranges_of(table)
         except _UNREADABLE as error:
             problems.append(_plain(key, error))
             continue
-        groups.append(RowGroup(span.row_count, span.end - span.start, _payload_bytes(table)))
+        size = row_group.end - row_group.start
+        groups.append(RowGroupReport(row_group.row_count, size, _payload_bytes(table)))
         kinds.update(_kinds(table))
         streams.update(_streams(table))
         for one in found:
             _join(ranges, one)
     return SegmentReport(
-        key,
-        len(data),
-        first,
-        last,
-        sum(group.rows for group in groups),
-        sum(group.payload_bytes for group in groups),
-        dict(sorted(kinds.items())),
-        len(streams),
-        groups,
-        ranges,
-        problems,
+        key=key,
+        bytes=len(data),
+        first=first,
+        last=last,
+        rows=sum(group.rows for group in groups),
+        payload_bytes=sum(group.payload_bytes for group in groups),
+        kinds=dict(sorted(kinds.items())),
+        stream_count=len(streams),
+        row_groups=groups,
+        ranges=ranges,
+        problems=problems,
     )
 
 
 def ranges_of(table: pa.Table) -> list[Range]:
-    """The stretches of streams in a row group; ValueError if a message is not as long as it must be."""
+    """The ranges of streams in a row group; ValueError if a message's length does not match its offsets."""
     appends = table.filter(pc.equal(table["kind"], "append")).combine_chunks()
     count = appends.num_rows
     if not count:
@@ -105,20 +115,20 @@ def ranges_of(table: pa.Table) -> list[Range]:
     if not pc.all(pc.equal(lengths, pc.subtract(ends, starts))).as_py():
         raise ValueError("a message is not as long as its offsets say")
     breaks = pc.not_equal(starts.slice(1), ends.slice(0, count - 1))
-    for name in _NAMES:
+    for name in NAME_COLUMNS:
         column = pc.fill_null(appends[name], "")
         breaks = pc.or_(breaks, pc.not_equal(column.slice(1), column.slice(0, count - 1)))
     firsts = [0, *(row + 1 for row in pc.indices_nonzero(breaks).to_pylist())]
     ranges = []
     for first, following in zip(firsts, [*firsts[1:], count], strict=True):
-        bucket, stream, incarnation = (appends[name][first].as_py() or "" for name in _NAMES)
+        bucket, stream, incarnation = (appends[name][first].as_py() or "" for name in NAME_COLUMNS)
         start, end = starts[first].as_py(), ends[following - 1].as_py()
         ranges.append(Range(bucket, stream, incarnation, start, end, following - first))
     return ranges
 
 
 def _join(ranges: list[Range], one: Range) -> None:
-    """Add a stretch; one that goes on from the last is one with it."""
+    """Add a range; join it with the last one if it continues that."""
     if ranges and ranges[-1][:3] == one[:3] and ranges[-1].end == one.start:
         last = ranges.pop()
         one = one._replace(start=last.start, messages=last.messages + one.messages)
@@ -141,8 +151,8 @@ def _kinds(table: pa.Table) -> dict[str, int]:
 
 
 def _streams(table: pa.Table) -> set[tuple[str, ...]]:
-    names = table.select(list(_NAMES)).group_by(list(_NAMES)).aggregate([])
-    return set(zip(*(names[name].to_pylist() for name in _NAMES), strict=True))
+    names = table.select(list(NAME_COLUMNS)).group_by(list(NAME_COLUMNS)).aggregate([])
+    return set(zip(*(names[name].to_pylist() for name in NAME_COLUMNS), strict=True))
 
 
 def _plain(key: str, error: Exception) -> str:

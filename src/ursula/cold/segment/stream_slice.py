@@ -1,5 +1,5 @@
-"""Pieces: what one row group of a segment has of one stream, read as messages in memory are; and the rows
-of a bucket back in the order of the log.
+"""Stream slices: the messages of one stream in one row group, read just as messages in memory are; and the
+rows of a bucket, sorted back into the order of the log.
 
 For the server and for Spark executors: the standard library and pyarrow only.
 """
@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .schema import NAME_COLUMNS
+
 _KINDS = (
     "create",
     "fork",
@@ -25,30 +27,30 @@ _KINDS = (
     "delete",
     "expire",
 )
-"""In the order in which one command tells them of a stream."""
+"""In the order in which one command reports them of a stream."""
 
 PLAIN_COLUMNS = ("payload",)
-"""What must be read of a row group that has one stream only, and it has no ordinals."""
+"""The columns to read of a row group with a single stream, if that has no ordinals."""
 
-SOLE_COLUMNS = ("offset", "next_offset", "kind", "payload", "record", "position", "index", "event")
-"""What must be read of a row group that has one stream only."""
+SINGLE_COLUMNS = ("offset", "next_offset", "kind", "payload", "record", "position", "index", "event")
+"""The columns to read of a row group with a single stream."""
 
-_NAME_COLUMNS = ("bucket", "stream", "incarnation")
-
-PIECE_COLUMNS = (*_NAME_COLUMNS, *SOLE_COLUMNS)
-"""What must be read of a row group to find pieces in it."""
+SLICE_COLUMNS = (*NAME_COLUMNS, *SINGLE_COLUMNS)
+"""The columns to read of a row group with several streams."""
 
 NAMES_LISTED = 1024
+"""Up to how many names of streams are a list; more stay columns."""
 
-_NOBODY = (-1, -1)
+_NO_COMMAND = (-1, -1)
 _SET, _UNSET = b"\1", b"\0"
 
 
-class Piece:
-    """Consecutive messages of a stream, whose bytes lie one behind the other in `data`, others around them.
+class StreamSlice:
+    """Consecutive messages of a stream. Their bytes follow each other in `data`, perhaps between others.
 
-    An append of several messages may begin in the piece before this one, or go on in the next: then the
-    `first_command` or `last_command` of both, position and index, are the same. Only JSON has such.
+    An append of several messages may begin in the slice before this one, or continue in the next. Then the
+    last command of the one and the first command of the other, each a position and an index, are the same.
+    Only JSON streams have such appends.
     """
 
     __slots__ = (
@@ -67,31 +69,31 @@ class Piece:
         start: int,
         ends: "array[int]",
         data: bytes,
-        place: int = 0,
+        data_start: int = 0,
         append_ends: "array[int] | None" = None,
         first_record: int | None = None,
-        first_command: tuple[int, int] = _NOBODY,
-        last_command: tuple[int, int] = _NOBODY,
+        first_command: tuple[int, int] = _NO_COMMAND,
+        last_command: tuple[int, int] = _NO_COMMAND,
     ) -> None:
         self.start = start
         self.ends = ends
         self.data = data
-        self.base = start - place  # the offset that the first byte of the data would have
+        self.base = start - data_start  # the offset that the first byte of the data would have
         self.append_ends = ends if append_ends is None else append_ends
         self.first_record = first_record
         self.first_command = first_command
         self.last_command = last_command
 
     @classmethod
-    def of_plain(cls, payloads: pa.Array, start: int, last: int) -> "Piece":
-        """The messages of rows that are all of a stream without ordinals, the last of them a message.
+    def of_plain(cls, payloads: pa.Array, start: int, last: int) -> "StreamSlice":
+        """The messages of rows that all belong to a stream without ordinals; the last row is a message.
 
-        At `start` the first message begins, at `last` the last one.
+        The first message begins at `start`, the last one at `last`.
         """
         data = _joined(payloads)
-        _, places, _ = payloads.buffers()
+        _, offsets, _ = payloads.buffers()
         bounds = pa.Array.from_buffers(
-            pa.int32(), len(payloads) + 1, [None, places], offset=payloads.offset
+            pa.int32(), len(payloads) + 1, [None, offsets], offset=payloads.offset
         ).cast(pa.int64())
         ends = pc.add(bounds.slice(1), start - bounds[0].as_py())
         before = ends[-2].as_py() if len(ends) > 1 else start
@@ -107,7 +109,7 @@ class Piece:
 
     @property
     def memory_bytes(self) -> int:
-        """About what it takes in memory."""
+        """About how much memory it takes."""
         return len(self.data) + 8 * (len(self.ends) + len(self.append_ends)) + 512
 
     def is_boundary(self, offset: int) -> bool:
@@ -122,20 +124,20 @@ class Piece:
         return bisect_right(self.ends, offset)
 
     def append_end_after(self, offset: int) -> int:
-        """Where the append ends, in this piece, that holds the byte at the offset; at the end, the offset."""
+        """Where the append with the byte at the offset ends in this slice; at the end, the offset itself."""
         index = bisect_right(self.append_ends, offset)
         return self.append_ends[index] if index < len(self.append_ends) else offset
 
     def message_ends(self, offset: int, limit: int) -> "array[int]":
-        """The ends of the messages that lie between the offset and the limit."""
+        """The ends of the messages between the offset and the limit."""
         return self.ends[bisect_right(self.ends, offset) : bisect_right(self.ends, limit)]
 
     def read(self, offset: int, limit: int, bytes_max: int, whole: bool, into: list[Any], split: bool) -> int:
-        """Add what lies between offset and limit to `into`, about `bytes_max` of it; return where it ends.
+        """Add the bytes between offset and limit to `into`, about `bytes_max` of them; return where they end.
 
-        With `whole`, messages are not cut for size, and one is taken however large it is if `into` is empty.
-        Without, exactly `bytes_max` bytes are taken where there are as many. With `split`, every message
-        is by itself; without, all are one.
+        With `whole`, messages are not cut for size, and if `into` is empty one is taken however large it is.
+        Without, exactly `bytes_max` bytes are taken if there are as many. With `split`, every message is an
+        item of its own; without, all are one item.
         """
         ends = self.ends
         limit = min(limit, ends[-1])
@@ -156,12 +158,12 @@ class Piece:
             for end in ends[first : bisect_left(ends, stop, first)]:
                 into.append(data[offset - base : end - base])
                 offset = end
-        into.append(data[offset - base : stop - base])  # all of it is no copy
+        into.append(data[offset - base : stop - base])  # no copy if this is all of the data
         return stop
 
 
 class _ManyNames(Sequence[tuple[str, ...]]):
-    """The names of very many streams, in order: as columns, which take less memory than a list and longer."""
+    """The names of very many streams, in order, as columns: smaller than a list, but slower to search."""
 
     def __init__(self, columns: list[pa.Array]) -> None:
         self._columns = columns
@@ -173,10 +175,10 @@ class _ManyNames(Sequence[tuple[str, ...]]):
         return tuple(column[number].as_py() for column in self._columns)
 
 
-class Pieces:
-    """The messages in a decoded row group, stream by stream; made once, so that a piece is a mere slice.
+class RowGroupStreams:
+    """The messages in a decoded row group, stream by stream; prepared once, so that a slice costs little.
 
-    Without columns that name streams, all rows are of one.
+    Without columns that name streams, all rows belong to one stream.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -184,7 +186,7 @@ class Pieces:
         if _joined(kind) != b"append" * len(kind):
             table = table.filter(pc.equal(kind, "append"))
         columns = dict(zip(table.column_names, map(as_array, table.columns), strict=True))
-        names = [columns[name] for name in _NAME_COLUMNS if name in columns]
+        names = [columns[name] for name in NAME_COLUMNS if name in columns]
         begins = _differs(table.num_rows, *names)
         self._firsts = _begin_rows(begins)
         self._names = _names([column.take(pa.array(self._firsts[:-1], pa.int64())) for column in names])
@@ -194,46 +196,45 @@ class Pieces:
         self._append_flags = b""
         if self._record.null_count < len(self._record):
             self._position, self._index = columns["position"], columns["index"]
-            self._is_frame = columns["event"].is_valid()  # of an append in a batch the first message says so
-            goes_on = pc.or_(_differs(table.num_rows, self._position, self._index), self._is_frame)
-            self._append_flags = _flags(pc.or_(goes_on, begins))
+            self._is_frame = columns["event"].is_valid()  # set for the first message of an append in a batch
+            is_new = pc.or_(_differs(table.num_rows, self._position, self._index), self._is_frame)
+            self._append_flags = _flags(pc.or_(is_new, begins))
 
     @property
     def memory_bytes(self) -> int:
-        """About what it takes in memory."""
+        """About how much memory it takes."""
         return len(self._data) + 48 * len(self._ends) + 256 * len(self._firsts) + 1024
 
-    def find(self, *name: str) -> Piece | None:
-        """What there is of a stream; ValueError if some messages between others are not there."""
+    def find(self, *name: str) -> StreamSlice | None:
+        """The messages of a stream; ValueError if some between others are missing."""
         names, firsts = self._names, self._firsts
         number = bisect_left(names, name)
         if number == len(names) or names[number] != name:
             return None
-        return self._piece(firsts[number], firsts[number + 1], name[1])
+        return self._slice(firsts[number], firsts[number + 1], name[1])
 
-    def sole(self, stream: str) -> Piece | None:
-        """What there is of the only stream, of this name."""
-        return self._piece(0, len(self._ends), stream) if self._ends else None
+    def single(self, stream: str) -> StreamSlice | None:
+        """The messages of the only stream, which has this name."""
+        return self._slice(0, len(self._ends), stream) if self._ends else None
 
-    def _piece(self, first: int, last: int, stream: str) -> Piece:
-        starts, ends, place = self._starts[first:last], self._ends[first:last], self._bounds[first]
-        size = self._bounds[last] - place
+    def _slice(self, first: int, last: int, stream: str) -> StreamSlice:
+        starts, ends, data_start = self._starts[first:last], self._ends[first:last], self._bounds[first]
+        size = self._bounds[last] - data_start
         if starts[1:] != ends[:-1] or size != ends[-1] - starts[0]:
             raise ValueError(f"messages of {stream} are missing between {starts[0]} and {ends[-1]}")
         record = self._record[first].as_py()
-        if record is None:  # only JSON has several messages in an append: others of one command are a batch
-            return Piece(starts[0], ends, self._data, place)
+        if record is None:  # only JSON has several messages in an append; elsewhere they are a batch
+            return StreamSlice(starts[0], ends, self._data, data_start)
         flags = self._append_flags[first + 1 : last] + _SET
-        begin = _NOBODY if self._is_frame[first].as_py() else self._command(first)
-        return Piece(
+        return StreamSlice(
             starts[0],
             ends,
             self._data,
-            place,
-            ends if _UNSET not in flags else array("q", compress(ends, flags)),
-            record,
-            begin,
-            self._command(last - 1),
+            data_start,
+            append_ends=ends if _UNSET not in flags else array("q", compress(ends, flags)),
+            first_record=record,
+            first_command=_NO_COMMAND if self._is_frame[first].as_py() else self._command(first),
+            last_command=self._command(last - 1),
         )
 
     def _command(self, row: int) -> tuple[int, int]:
@@ -241,7 +242,7 @@ class Pieces:
 
 
 def rows_in_order(table: pa.Table, bucket: str, after: int, until: int) -> pa.Table:
-    """The rows of a bucket with positions after one and up to another, as they happened.
+    """The rows of a bucket with positions after one and up to another, in the order of the log.
 
     The table is one or more row groups of a segment, in the order of the file.
     """
@@ -255,7 +256,7 @@ def rows_in_order(table: pa.Table, bucket: str, after: int, until: int) -> pa.Ta
 
 
 def as_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, without a copy where it is."""
+    """A column as one array, without a copy if it is one already."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
@@ -269,11 +270,11 @@ def _integers(values: pa.Array) -> "array[int]":
 
 
 def _joined(values: pa.Array) -> bytes:
-    """The bytes of all values, as they lie one behind the other; nulls take none."""
-    _, places, data = values.buffers()
+    """The bytes of all values, joined; nulls have none."""
+    _, offsets, data = values.buffers()
     if data is None or not len(values):
         return b""
-    bounds = memoryview(places).cast("i")
+    bounds = memoryview(offsets).cast("i")
     return bytes(memoryview(data)[bounds[values.offset] : bounds[values.offset + len(values)]])
 
 
@@ -285,16 +286,16 @@ def _names(columns: list[pa.Array]) -> Sequence[tuple[str, ...]]:
 
 
 def _bounds(values: pa.Array) -> "array[int]":
-    """Where each value begins among the bytes of all, and where the last ends."""
+    """Where each value begins among the joined bytes, and where the last one ends."""
     bounds = array("i")
-    _, places, _ = values.buffers()
-    bounds.frombytes(memoryview(places).cast("B")[4 * values.offset : 4 * (values.offset + len(values) + 1)])
+    _, offsets, _ = values.buffers()
+    bounds.frombytes(memoryview(offsets).cast("B")[4 * values.offset : 4 * (values.offset + len(values) + 1)])
     first = bounds[0]
-    return array("i", [place - first for place in bounds]) if first else bounds
+    return array("i", [bound - first for bound in bounds]) if first else bounds
 
 
 def _differs(count: int, *columns: pa.Array) -> pa.BooleanArray:
-    """For each row, whether one of the columns differs from the row before; true for the first."""
+    """For each row, whether any of the columns differs from the row before; true for the first row."""
     if not count:
         return pa.array([], pa.bool_())
     last = count - 1
@@ -305,7 +306,7 @@ def _differs(count: int, *columns: pa.Array) -> pa.BooleanArray:
 
 
 def _begin_rows(begins: pa.BooleanArray) -> "array[int]":
-    """The rows at which something begins, and the number of all rows."""
+    """The numbers of the rows at which something begins, and the number of all rows."""
     rows = _integers(pc.indices_nonzero(begins))
     rows.append(len(begins))
     return rows

@@ -10,6 +10,7 @@ import logging
 import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -30,10 +31,11 @@ from ...tally import Tally
 from ..failures import Superseded
 from ..group.group import Group
 from ..pacing import Turn
+from ..segment_info import live_segment, segment_facts, state_facts
 from .pace import FlushPace
 from .ranges import is_large
 from .rows import Fetch, rows_by_range, rows_of
-from .segment_upload import Hand, Place, live_segment, store_bit_by_bit, store_whole
+from .segment_upload import Hand, Place, store_bit_by_bit, store_whole
 
 LOOK_SECONDS = 0.05
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
@@ -198,7 +200,7 @@ class Flusher:
             is_needed = self._base_wanted or self._group.flush_wanted or self._has_news()
             self._group.flush_wanted = False
             self._pace.somebody_waits = bool(waiting)
-            self._group.settling.let_stay(not waiting)  # who asks for a flush wants it out of memory
+            self._group.evictor.allow_resident(not waiting)  # who asks for a flush wants it out of memory
             try:
                 position = await self._flush() if is_needed else self._group.state.stored.flushed
                 if waiting:
@@ -212,7 +214,7 @@ class Flusher:
             for future in waiting:
                 if not future.done():
                     future.set_result(position)
-            await self._group.settling.over()
+            await self._group.evictor.wait()
             await self._hand.do(give_back)
             return position
 
@@ -243,11 +245,12 @@ class Flusher:
         return cut.position
 
     def _base_is_due(self) -> bool:
+        """Whether the changes are as large as the base: then bases cost no more to write than changes."""
         chain = self._group.state.stored.chain
         if not chain:
             return True
         changed = sum(state.size for state in chain[1:])
-        return len(chain) > CHANGES_MAX or changed > max(chain[0].size // 4, 64 * 1024)
+        return len(chain) > CHANGES_MAX or changed > max(chain[0].size, 64 * 1024)
 
     async def _cut(self, is_base: bool) -> _Cut:
         cuts: list[_Cut] = []
@@ -270,7 +273,7 @@ class Flusher:
             state.stored.chain,
             checkpoint.group_row(state),
             [part for _, parts in state.sealed_parts for part in parts],
-            state.changes.begin_capture(lambda key: checkpoint.row_of(state, key), everything),
+            state.changes.begin_capture(partial(checkpoint.row_of, state), everything),
         )
 
     async def _capture(self, cut: _Cut) -> list[pa.RecordBatch]:
@@ -360,26 +363,6 @@ async def check_generation(store: Store, own: int) -> manifests.Generation:
     if newest < own:
         raise manifests.not_what_it_was(store, manifests.generation_key(own))
     return found[-1]
-
-
-def segment_facts(segment: StoredSegment) -> manifests.SegmentFacts:
-    """A segment as a manifest names it."""
-    return manifests.SegmentFacts(
-        segment.first,
-        segment.last,
-        segment.key,
-        segment.rows,
-        segment.size,
-        segment.payload_bytes,
-        segment.footer_bytes,
-        segment.footer_crc,
-        segment.digest,
-    )
-
-
-def state_facts(state: StoredState) -> manifests.StateFacts:
-    """A state object as a manifest names it."""
-    return manifests.StateFacts(state.key, state.is_base, state.rows, state.size, state.digest)
 
 
 def _made_at(key: str) -> int:

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...cold.segment.schema import SEGMENT_SCHEMA
+from ...model.change.append import APPEND
 from ...model.commands import Producer
 from ...model.journal import KIND_NAMES, NO_RECORD, Journal
 from ...model.stream.blob_slice import Part
 from ...model.stream.stream import Stream
-from ...model.transitions.append import APPEND
 from ..pacing import Turn
 from .ranges import STEP_ROWS, Parts, Ranges
 

@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from ...cold.objects.store import Store
 from ...cold.objects.temp_files import Unfinished, no_room
-from ...cold.segment.segment import EncodedSegment, SegmentWriter, WrittenSegment, encode_segment
+from ...cold.segment.writer import EncodedSegment, SegmentSummary, SegmentWriter, encode_segment
 from ...cold.state import manifest as manifests
 from ...model.commands import StoredSegment
 from ..pacing import Pace, Turn
+from ..segment_info import segment_from_summary
 
 T = TypeVar("T")
 
@@ -51,11 +52,6 @@ class Place(NamedTuple):
         return manifests.segment_key(self.group, self.first, self.last)
 
 
-def live_segment(segment: StoredSegment) -> manifests.LiveSegment:
-    """A segment as readers outside see it."""
-    return manifests.LiveSegment(segment.key, segment.first, segment.last, segment.rows, segment.size)
-
-
 async def store_whole(store: Store, place: Place, rows: pa.Table, hand: Hand) -> StoredSegment:
     """Store few rows, in the order of the log."""
     handed_over = [rows]
@@ -63,7 +59,7 @@ async def store_whole(store: Store, place: Place, rows: pa.Table, hand: Hand) ->
     encoded = await hand.do(_encode, handed_over, place, hand)
     key = place.new_key()
     await store.put(key, memoryview(encoded.data))
-    return _stored(place, key, encoded.data.size, encoded)
+    return segment_from_summary(key, place.first, place.last, encoded.summary)
 
 
 async def store_bit_by_bit(
@@ -76,14 +72,14 @@ async def store_bit_by_bit(
             handed_over = [table]
             del table
             await hand.do(_write, writer, handed_over, hand)
-        written = await hand.do(_finish, writer)
-        if not written.row_count:
+        summary = await hand.do(_finish, writer)
+        if not summary.row_count:
             return None
         key = place.new_key()
-        await store.put_file(key, written.path)
+        await store.put_file(key, writer.path)
     finally:
         await hand.do(writer.discard)  # it is an object now, or not wanted
-    return _stored(place, key, written.size, written)
+    return segment_from_summary(key, place.first, place.last, summary)
 
 
 def _encode(handed_over: list[pa.Table], place: Place, hand: Hand) -> EncodedSegment:
@@ -100,20 +96,6 @@ def _write(writer: SegmentWriter, handed_over: list[pa.Table], hand: Hand) -> No
         writer.write(handed_over.pop().combine_chunks(), hand.pause())
 
 
-def _finish(writer: SegmentWriter) -> WrittenSegment:
+def _finish(writer: SegmentWriter) -> SegmentSummary:
     with no_room():
         return writer.finish()
-
-
-def _stored(place: Place, key: str, size: int, facts: EncodedSegment | WrittenSegment) -> StoredSegment:
-    return StoredSegment(
-        place.first,
-        place.last,
-        key,
-        facts.row_count,
-        size,
-        facts.payload_bytes,
-        facts.footer_bytes,
-        facts.footer_crc,
-        facts.digest,
-    )

@@ -10,7 +10,7 @@ state is current, which only refusals need. Anything unusual makes `Group.append
 trace, and the request takes `Group.propose` from its beginning.
 
 `tests/engine/test_look_first.py` holds it equal to `propose` case by case; the other parts are
-`http/stream/fast_append.py` and `model/transitions/fast_append.py`.
+`http/stream/fast_append.py` and `model/change/fast_append.py`.
 """
 
 from ...model.commands import Append

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from ...cold.objects.store import StoreFailed
-from ...log.seam import AppendFailed, AppendUnknown, Log
+from ...log.interface import AppendFailed, AppendUnknown, Log
 from ...model.codec import entry as entries
 from ...model.commands import (
     AnyCommand,
@@ -47,9 +47,9 @@ from ..reads.resolve_offsets import Evidence, is_unproven, prove
 from ..status import GroupStatus
 from .batching import Done, Gathering, creation_bytes, size_of
 from .counters import Counts
+from .evictor import Evictor
 from .expiry import Expiry
 from .fast_append import is_usual
-from .residency import Settling
 from .watchers import Watchers
 
 SLICE_SECONDS = 0.005
@@ -110,7 +110,7 @@ class Group(Reading):
         self.flush_wanted = False
         self.rejected_count = 0
         self._rejected_bytes = 1
-        self.settling = Settling(self.state)
+        self.evictor = Evictor(self.state)
         self._expiry = Expiry(self.state)
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._proposer = secrets.randbits(63)
@@ -157,7 +157,7 @@ class Group(Reading):
         self._stopping = True
         if self._expiry_timer is not None:
             self._expiry_timer.cancel()
-        self.settling.stop()
+        self.evictor.stop()
         # Those who waited to be decided may propose once more when what they waited for is done.
         while self.recovered and self._finished < self._proposed:
             settled = asyncio.Event()
@@ -203,11 +203,13 @@ class Group(Reading):
 
     # Writing
 
-    def propose(self, command: AnyCommand, done: Done, size: int = 0, unsplit: str | None = None) -> None:
+    def propose(
+        self, command: AnyCommand, done: Done, size: int = 0, json_problem: str | None = None
+    ) -> None:
         """Have a command decided; `done` gets its outcome, perhaps before this returns.
 
         What the applied state already refuses is answered without being logged, once everything
-        before it is applied. `unsplit`: see `decide_append`.
+        before it is applied. `json_problem`: see `decide_append`.
         """
         if self._stopping or not self.recovered:
             done(Unavailable("the server is stopping" if self._stopping else "the log is being replayed"))
@@ -221,18 +223,18 @@ class Group(Reading):
             done(Refused("write_backpressure", message))
             return
         is_unproven_yet = type(command) is not Append and is_unproven(command)
-        if is_unproven_yet and not self._prove(command, done, size, unsplit):  # type: ignore[arg-type]
+        if is_unproven_yet and not self._prove(command, done, size, json_problem):  # type: ignore[arg-type]
             return
-        if self._expiry.heap and self._ends_first(command, done, size, unsplit):
+        if self._expiry.heap and self._ends_first(command, done, size, json_problem):
             return
-        outcome = self.state.look(command, unsplit)
+        outcome = self.state.look(command, json_problem)
         if outcome is None:
             self._proposed += 1
             self._gathering.add(command, done, size)
         elif self._finished == self._proposed and self.is_current:
             self._answer(command, outcome, done)
         else:
-            self._when_settled(lambda: self._decide_again(command, done, size, unsplit))
+            self._when_settled(lambda: self._decide_again(command, done, size, json_problem))
 
     def append_fast(self, command: Append, done: Done, size: int) -> bool:
         """Have a plain append decided, if nothing unusual is about it: see `fast_append`."""
@@ -244,7 +246,7 @@ class Group(Reading):
         self._gathering.add(command, done, size)
         return True
 
-    def _ends_first(self, command: AnyCommand, done: Done, size: int, unsplit: str | None) -> bool:
+    def _ends_first(self, command: AnyCommand, done: Done, size: int, json_problem: str | None) -> bool:
         """Whether streams have expired that must end before the command, which is proposed again then."""
         now = self._clock()
         if isinstance(command, DeleteBucket):
@@ -253,25 +255,27 @@ class Group(Reading):
             self._expiry_tick()  # what has expired does not keep a bucket
             if not self._expiry.is_due(self._clock()):
                 return False
-            asyncio.get_running_loop().call_later(SOON_SECONDS, self.propose, command, done, size, unsplit)
+            asyncio.get_running_loop().call_later(
+                SOON_SECONDS, self.propose, command, done, size, json_problem
+            )
             return True
         if isinstance(command, CreateBucket | IngestBegin | StoreCommand):
             return False
         overdue = self._expiry.overdue_for(command, now)
         if overdue is None:
             return False
-        self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, unsplit)), 0)
+        self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, json_problem)), 0)
         return True
 
     async def ask(
-        self, command: AnyCommand, size: int | None = None, unsplit: str | None = None
+        self, command: AnyCommand, size: int | None = None, json_problem: str | None = None
     ) -> AnyOutcome | Failure:
         """The same, for callers that can wait."""
         future, done = _awaited()
         if isinstance(command, FlushBegin | Flushed | Merge | Collect) and not self._stopping:
             self._enqueue(command, done, 0)
         else:
-            self.propose(command, done, size_of(command) if size is None else size, unsplit)
+            self.propose(command, done, size_of(command) if size is None else size, json_problem)
         return await future
 
     @property
@@ -284,20 +288,22 @@ class Group(Reading):
         held = self.state.gauge.count + self._gathering.body_bytes
         return self.hot_bytes_max is not None and held > 0 and held + size > self.hot_bytes_max
 
-    def _prove(self, command: Evidence, done: Done, size: int, unsplit: str | None) -> bool:
+    def _prove(self, command: Evidence, done: Done, size: int, json_problem: str | None) -> bool:
         """Whether the command can be decided as it is; if not, it is proposed with what it must say."""
         proven = prove(self.state, command)
         if proven is None and self._cold is not None:
-            task = asyncio.get_running_loop().create_task(self._prove_later(command, done, size, unsplit))
+            task = asyncio.get_running_loop().create_task(
+                self._prove_later(command, done, size, json_problem)
+            )
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
             return False
         if proven is None or proven is command:
             return True
-        self.propose(proven, done, size, unsplit)
+        self.propose(proven, done, size, json_problem)
         return False
 
-    async def _prove_later(self, command: Evidence, done: Done, size: int, unsplit: str | None) -> None:
+    async def _prove_later(self, command: Evidence, done: Done, size: int, json_problem: str | None) -> None:
         """Find out from the store what the command says of old bytes, unless it is refused anyway."""
         try:
             found = await self._cold.prove(command)  # type: ignore[union-attr]
@@ -307,20 +313,20 @@ class Group(Reading):
         if isinstance(found, Refused):
             done(found)
         else:
-            self.propose(found, done, size, unsplit)
+            self.propose(found, done, size, json_problem)
 
-    def _decide_again(self, command: AnyCommand, done: Done, size: int, unsplit: str | None) -> None:
-        outcome = self.state.look(command, unsplit)
+    def _decide_again(self, command: AnyCommand, done: Done, size: int, json_problem: str | None) -> None:
+        outcome = self.state.look(command, json_problem)
         if self._failed:
             done(Unavailable("the server failed"))
         elif outcome is None and is_unproven(command):
-            self.propose(command, done, size, unsplit)  # what it speaks of was not there when it came
+            self.propose(command, done, size, json_problem)  # what it speaks of was not there when it came
         elif outcome is None:
             self._enqueue(command, done, size)
             self._late = self._proposed
         elif self._finished < self._late:
             # Someone who waited before it was proposed just now, and that may change the decision.
-            self._when(self._late, 0, lambda: self._decide_again(command, done, size, unsplit))
+            self._when(self._late, 0, lambda: self._decide_again(command, done, size, json_problem))
         else:
             self._answer(command, outcome, done)
 
@@ -407,7 +413,7 @@ class Group(Reading):
         outcomes = state.apply_all(commands)
         self.applied = position
         self._note(commands, outcomes)
-        if self.on_cut or state.settled or state.trimmed:
+        if self.on_cut or state.residency.has_evictable:
             self._note_store(commands)
         if dones is not None:
             self._finish(dones, outcomes)
@@ -422,8 +428,8 @@ class Group(Reading):
             if isinstance(command, FlushBegin) and command.flusher in self.on_cut:
                 self.state.make_cut()
                 self.on_cut[command.flusher]()
-        if self.state.settled or self.state.trimmed:
-            self.settling.begin()
+        if self.state.residency.has_evictable:
+            self.evictor.begin()
 
     def _note(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
         """Take note of streams that have a deadline now, and of those that have ended."""

@@ -20,16 +20,16 @@ from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store
 from ...cold.state import manifest as manifests
 from ...cold.state.manifest import FoundManifest, Generation, LiveList, Manifest, StateFacts
 from ...cold.state.state_rows import BATCH_ROWS, batch_of, encode_state
-from ...log.seam import GENERATION_SHIFT
+from ...log.interface import GENERATION_SHIFT
 from ...model.state import State
 from ...model.store_view import checkpoint
 from ...model.store_view.generation import begin_generation
 from ..clock import Clock, system_clock
 from ..data_folder import FORMAT as FOLDER_FORMAT
 from ..data_folder import Identity, NewFolder
-from ..flush.segment_upload import live_segment
 from ..heartbeat import find_heartbeats, is_alive
 from ..load_state import Loaded, StartRefused, load
+from ..segment_info import live_segment
 from .verify import Damage, Extent, Progress, check_contents, check_presence, extent_of
 
 GROUP_ROW = (0, "", "")

@@ -6,7 +6,7 @@ from ...cold.state.manifest import LiveSegment
 from ...model.outcomes import FeedPage, Refused
 from ...model.read.hot_ranges import Step, hot_steps
 from ...model.state import State
-from ..flush.segment_upload import live_segment
+from ..segment_info import live_segment
 
 
 class Plan(NamedTuple):
@@ -21,7 +21,7 @@ class Plan(NamedTuple):
 
 def plan(state: State, bucket: str, after: int | None) -> Plan | Refused:
     """The plan for what happened in a bucket after a position (None: for everything)."""
-    page = state.read_feed(bucket, after, None, 0)
+    page = state.reads.read_feed(bucket, after, None, 0)
     if isinstance(page, Refused):
         return page
     if not isinstance(page, FeedPage):

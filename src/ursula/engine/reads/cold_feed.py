@@ -12,14 +12,15 @@ from ...cold.feed_spool import Spool
 from ...cold.objects.store import ObjectMissing
 from ...cold.segment.reader import Segments
 from ...model.commands import Producer, StoredSegment
+from ...model.decide.refusals import bucket_not_found
 from ...model.outcomes import FeedEntry, FeedPage, FeedRow, Refused
 from ...model.read.feed import ROW_BYTES, ROWS_MAX, feed_tail
 from ...model.read.held import FeedNotHeld
 from ...model.state import State
 from ...model.stream.blob_slice import Part
 from ...model.text.media_type import media_type_of
-from ...model.transitions.append import bucket_not_found
-from .cold_stream import ColdReads, segment_ref
+from ..segment_info import segment_ref
+from .cold_stream import ColdReads
 
 REPLANS_MAX = 3
 
@@ -79,7 +80,7 @@ class FeedReads:
     async def _read_hot(
         self, bucket: str, after: int, until: int | None, bytes_max: int
     ) -> FeedPage | Refused | None:
-        page = self._state.read_feed(bucket, after, until, bytes_max, with_parts=True)
+        page = self._state.reads.read_feed(bucket, after, until, bytes_max, with_parts=True)
         if isinstance(page, FeedNotHeld):
             return None
         if isinstance(page, FeedPage):

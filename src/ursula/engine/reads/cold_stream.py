@@ -16,19 +16,20 @@ from msgspec.structs import replace
 
 from ...cold.cache import Cache
 from ...cold.objects.store import ObjectMissing, Store, StoreFailed
-from ...cold.segment.range_fetch import up_to_border
+from ...cold.segment.footer import Footer, RowGroup
+from ...cold.segment.range_fetch import up_to_part_boundary
 from ...cold.segment.reader import Name, SegmentRef, Segments
-from ...cold.segment.segment import ROW_GROUP_BYTES, Footer, Span
-from ...cold.segment.stream_slice import Piece
+from ...cold.segment.schema import ROW_GROUP_BYTES
+from ...cold.segment.stream_slice import StreamSlice
 from ...model.commands import Create, ForkedAt, StoredSegment
+from ...model.decide.create import beyond_append, inside_message
+from ...model.decide.refusals import refused, trimmed_off
 from ...model.outcomes import Page, RecordPage, Refused
 from ...model.state import State
 from ...model.stream.blob_slice import Part
 from ...model.stream.messages import Payload
 from ...model.stream.stream import Ref, Stream
-from ...model.transitions.append import refused
-from ...model.transitions.create import beyond_append, inside_message
-from ...model.transitions.snapshot import trimmed_off
+from ..segment_info import segment_ref
 from .blobs import BlobReads
 from .resolve_offsets import Evidence, subject_of
 
@@ -52,9 +53,9 @@ class Overtaken(Exception):
 class Found(NamedTuple):
     """Some messages of a stream, and the row group that has them."""
 
-    piece: Piece
+    piece: StreamSlice
     ref: SegmentRef
-    span: Span
+    span: RowGroup
 
 
 class ColdReads:
@@ -65,7 +66,7 @@ class ColdReads:
         self._segments = segments
         self.fetch = BlobReads(store, cache).fetch
         self._ahead: set[asyncio.Task[None]] = set()
-        self._unread: dict[tuple[SegmentRef, Span], Name] = {}  # what was fetched ahead, oldest first
+        self._unread: dict[tuple[SegmentRef, RowGroup], Name] = {}  # what was fetched ahead, oldest first
         self._unread_of: Counter[Name] = Counter()
         self._ends: dict[tuple[str, int], None] = {}  # of reads, in the order of time
         self._unread_max = cache.bytes_max // (2 * ROW_GROUP_BYTES)
@@ -233,7 +234,7 @@ class ColdReads:
                         self._read_ahead(bucket, owner, piece.end, limit)
                     pieces += 1
                 if reads_on and offset == piece.end:
-                    self._segments.spend(ref, span)
+                    self._segments.mark_consumed(ref, span)
                 in_step_from = min(begin, piece.start) if reads_on else begin
                 if offset == piece.end and offset - in_step_from >= enough:
                     break
@@ -269,7 +270,7 @@ class ColdReads:
             self._note_read(oldest)  # its reader never came
         return 0 < self._ahead_count <= self._unread_max - len(unread)
 
-    def _note_read(self, what: tuple[SegmentRef, Span]) -> None:
+    def _note_read(self, what: tuple[SegmentRef, RowGroup]) -> None:
         """What was fetched ahead was read, or is no longer there."""
         name = self._unread.pop(what, None)
         if name is not None:
@@ -289,17 +290,17 @@ class ColdReads:
                     *(self._fetch_some(name, ref, [span for _, span in its]) for ref, its in by_segment)
                 )
 
-    async def _fetch_some(self, name: Name, ref: SegmentRef, spans: list[Span]) -> None:
-        wanted = spans if self._is_near else up_to_border(spans)
+    async def _fetch_some(self, name: Name, ref: SegmentRef, spans: list[RowGroup]) -> None:
+        wanted = spans if self._is_near else up_to_part_boundary(spans)
         for span in wanted:
             self._note_read((ref, span))
             self._unread[ref, span] = name
         self._unread_of[name] += len(wanted)
         await self._segments.fetch(ref, wanted, name)
 
-    async def _following(self, name: Name, refs: list[Ref], offset: int) -> list[tuple[SegmentRef, Span]]:
+    async def _following(self, name: Name, refs: list[Ref], offset: int) -> list[tuple[SegmentRef, RowGroup]]:
         """The row groups of a stream from an offset on, twice as many as are fetched at once."""
-        found: list[tuple[SegmentRef, Span]] = []
+        found: list[tuple[SegmentRef, RowGroup]] = []
         before = None
         for ref in refs:
             segment = self._state.segment_at(ref.position)
@@ -369,13 +370,13 @@ class ColdReads:
         return await self._segments.footer(segment_ref(segment))
 
     async def _read_piece(
-        self, segment: StoredSegment, span: Span | None, bucket: str, owner: Stream
-    ) -> Piece | None:
+        self, segment: StoredSegment, span: RowGroup | None, bucket: str, owner: Stream
+    ) -> StreamSlice | None:
         if span is None:
             return None
         ref = segment_ref(segment)
         self._note_read((ref, span))
-        return await self._segments.piece(ref, span, (bucket, owner.name, owner.incarnation))
+        return await self._segments.stream_slice(ref, span, (bucket, owner.name, owner.incarnation))
 
     def _refusal(self, bucket: str, stream: Stream, offset: int) -> Refused:
         """Why a stream is not to be read at the offset any more."""
@@ -385,8 +386,3 @@ class ColdReads:
         if offset < found.earliest:
             return trimmed_off(found)
         return refused("unavailable", "what was asked for is on its way to the store: try again", found)
-
-
-def segment_ref(segment: StoredSegment) -> SegmentRef:
-    """A segment as its reader wants it."""
-    return SegmentRef(segment.key, segment.size, segment.footer_bytes, segment.footer_crc)

@@ -31,7 +31,7 @@ class Reading:
         incarnation: str | None = None,
     ) -> Page | Refused | Later[Page]:
         """A stretch of a stream, from the applied state."""
-        page = self.state.read(bucket, name, offset, bytes_max, whole, incarnation)
+        page = self.state.reads.read(bucket, name, offset, bytes_max, whole, incarnation)
         if type(page) is NotHeld:
             return self._later_page(bucket, page, bytes_max, whole)
         return page  # type: ignore[return-value]
@@ -47,7 +47,7 @@ class Reading:
 
     def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
         """What a stream is, from the applied state."""
-        return self.state.describe(bucket, name, incarnation)
+        return self.state.reads.describe(bucket, name, incarnation)
 
     def read_records(
         self,
@@ -61,7 +61,7 @@ class Reading:
         offset: int | None = None,
     ) -> RecordPage | Refused | Later[RecordPage]:
         """Messages of a JSON stream by their ordinals, from the applied state."""
-        page = self.state.read_records(
+        page = self.state.reads.read_records(
             bucket, name, record, tail_records, records_max, bytes_max, incarnation, offset
         )
         if isinstance(page, NotHeld):
@@ -73,7 +73,7 @@ class Reading:
         self, bucket: str, after: int | None, until: int | None, bytes_max: int
     ) -> FeedPage | Refused | Later[FeedPage]:
         """What happened in a bucket after a position, from the applied state."""
-        page = self.state.read_feed(bucket, after, until, bytes_max)
+        page = self.state.reads.read_feed(bucket, after, until, bytes_max)
         if isinstance(page, FeedNotHeld):
             if self._feed is None:
                 raise RuntimeError("the state is stored, and there is no store")
@@ -83,11 +83,11 @@ class Reading:
 
     def describe_bucket(self, bucket: str) -> BucketDescription | Refused:
         """What a bucket is, from the applied state."""
-        return self.state.describe_bucket(bucket)
+        return self.state.reads.describe_bucket(bucket)
 
     def list_streams(self, bucket: str, prefix: str, after: str, count: int) -> Listing | Refused:
         """A page of a bucket's streams, from the applied state."""
-        return self.state.list_streams(bucket, prefix, after, count)
+        return self.state.reads.list_streams(bucket, prefix, after, count)
 
     def plan(self, bucket: str, after: int | None) -> Plan | Refused:
         """Where the history of a bucket lies after a position, from the applied state."""

@@ -8,10 +8,10 @@ stays true, since what is written never changes.
 from msgspec.structs import replace
 
 from ...model.commands import AnyCommand, Create, ForkedAt, PublishSnapshot, Trim
+from ...model.decide.create import resolve_fork
 from ...model.outcomes import Refused
 from ...model.state import State
 from ...model.stream.stream import Stream
-from ...model.transitions.create import resolve_fork
 
 Evidence = Create | PublishSnapshot | Trim
 

@@ -141,7 +141,7 @@ class Collector:
         """Have the horizon moved, in steps that are short for those who apply them."""
         reached: int | None = None
         while reached != horizon:
-            reached = group.state.step_to(horizon, reached or 0, COLLECTED_AT_ONCE)
+            reached = group.state.collection_step(horizon, reached or 0, COLLECTED_AT_ONCE)
             outcome = await group.ask(Collect(reached, first))
             if not isinstance(outcome, Done):
                 raise CollectFailed(f"the log did not take the beginning of a collection: {outcome}")

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...cold.objects.store import ObjectDamaged
+from ...cold.segment.footer import Footer
 from ...cold.segment.reader import SegmentRef, Segments
-from ...cold.segment.schema import SEGMENT_SCHEMA
-from ...cold.segment.segment import Footer, Key, key_at
+from ...cold.segment.schema import SEGMENT_SCHEMA, Key, key_at
 from ...model.commands import StoredSegment
-from ..reads.cold_stream import segment_ref
+from ..segment_info import segment_ref
 from .liveness import ALL_BUT_THE_END, EVERYTHING, Needed, Owner
 from .merge_policy import ROW_BYTES, weight
 
@@ -78,7 +78,7 @@ class MergeRows:
             ref = segment_ref(segment)
             footer = await self._segments.footer(ref)
             self._inputs.append(_Input(ref, footer))
-            for span in footer.spans:
+            for span in footer.row_groups:
                 columns = None if self._is_small else _LOOK_COLUMNS
                 await self._look_at(number, await self._segments.row_group(ref, span, columns))
         gaps = await asyncio.to_thread(_gaps, self._stretches)
@@ -116,7 +116,7 @@ class MergeRows:
         for first, end in zip([None, *bounds], [*bounds, None], strict=True):
             tables = [SEGMENT_SCHEMA.empty_table()]
             for ref, footer in self._inputs:
-                for span in footer.spans:
+                for span in footer.row_groups:
                     if (first is None or span.last >= first) and (end is None or span.first < end):
                         table = await self._segments.row_group(ref, span)
                         tables.append(await asyncio.to_thread(_part, table, first, end, floors))

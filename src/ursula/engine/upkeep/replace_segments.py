@@ -7,13 +7,15 @@ from itertools import pairwise
 
 from ...cold.objects.store import Store
 from ...cold.objects.ulid import is_ulid, milliseconds_of
-from ...cold.segment.segment import Footer
+from ...cold.segment.footer import Footer
+from ...cold.segment.writer import SegmentSummary
 from ...cold.state.manifest import ulid_of
 from ...crc import crc32
 from ...model.commands import Merge, StoredSegment
 from ...model.outcomes import AnyOutcome, Done, Ignored
 from ..failures import Failure, SegmentsReplaced, SegmentUnfit
 from ..group.group import Group
+from ..segment_info import segment_from_summary
 
 TAIL_BYTES = 1 << 20
 PIECE_BYTES = 8 << 20
@@ -62,21 +64,27 @@ async def _examined(store: Store, group: int, inputs: Sequence[StoredSegment], k
         raise SegmentUnfit(str(error)) from None
     _check(footer, group, inputs)
     footer_bytes = bytes(tail[-wanted:])
-    digest = await _digest(store, footer, size)
-    rows = sum(span.row_count for span in footer.spans)
-    payload_bytes = sum(segment.payload_bytes for segment in inputs)
-    return StoredSegment(
-        first, last, key, rows, size, payload_bytes, len(footer_bytes), crc32(footer_bytes), digest
+    summary = SegmentSummary(
+        size=size,
+        row_count=sum(row_group.row_count for row_group in footer.row_groups),
+        payload_bytes=sum(segment.payload_bytes for segment in inputs),
+        footer_bytes=len(footer_bytes),
+        footer_crc=crc32(footer_bytes),
+        digest=await _digest(store, footer, size),
     )
+    return segment_from_summary(key, first, last, summary)
 
 
 def _check(footer: Footer, group: int, inputs: Sequence[StoredSegment]) -> None:
     if footer.group != group or footer.positions != (inputs[0].first, inputs[-1].last):
         raise SegmentUnfit("it says that it is of other positions")
-    rows, expected = sum(span.row_count for span in footer.spans), sum(segment.rows for segment in inputs)
+    rows, expected = (
+        sum(span.row_count for span in footer.row_groups),
+        sum(segment.rows for segment in inputs),
+    )
     if rows != expected:
         raise SegmentUnfit(f"it has {rows} rows, and the old segments have {expected}")
-    if any(before.last > after.first for before, after in pairwise(footer.spans)):
+    if any(before.last > after.first for before, after in pairwise(footer.row_groups)):
         raise SegmentUnfit("its row groups are not sorted")
 
 
@@ -84,7 +92,7 @@ async def _digest(store: Store, footer: Footer, size: int) -> str:
     """What tells its bytes from all others; each row group is checked on the way."""
     digest = hashlib.sha256()
     place = 0
-    for span in footer.spans:
+    for span in footer.row_groups:
         for start, end in ((place, span.start), (span.start, span.end)):
             checksum = 0
             for begin in range(start, end, PIECE_BYTES):

@@ -22,17 +22,17 @@ _NOT_YET = "the body is not stored yet"
 _NO_INCARNATION = "new"
 
 
-def is_large(command: Append | Create, size: int, unsplit: str | None) -> bool:
+def is_large(command: Append | Create, size: int, json_problem: str | None) -> bool:
     """Whether the body of a command goes to the store before the command is logged."""
-    return size > BODY_BYTES_HELD_MAX and unsplit is None and bool(command.messages)
+    return size > BODY_BYTES_HELD_MAX and json_problem is None and bool(command.messages)
 
 
 async def propose(
-    exchange: Exchange, command: Append | Create, size: int, unsplit: str | None
+    exchange: Exchange, command: Append | Create, size: int, json_problem: str | None
 ) -> AnyOutcome | Failure:
     """Have an append or a creation with a body of this size decided: see `Group.propose`."""
-    if not is_large(command, size, unsplit):
-        return await exchange.group.ask(command, size, unsplit)
+    if not is_large(command, size, json_problem):
+        return await exchange.group.ask(command, size, json_problem)
     outcome = await exchange.group.ask(command, 0, _NOT_YET)
     if isinstance(outcome, Refused) and outcome.message is _NOT_YET:
         return await _store_first(exchange, command)

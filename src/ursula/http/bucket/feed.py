@@ -7,7 +7,7 @@ from functools import partial
 from ...engine.group.watchers import bucket_key
 from ...engine.interface import GroupApi
 from ...engine.reads.deferred import Later
-from ...model.contents import BEGINNING, TAIL
+from ...model.offsets import BEGINNING, TAIL
 from ...model.outcomes import FeedPage, Refused
 from ..errors import Problem
 from ..exchange import Exchange

@@ -2,7 +2,7 @@
 
 from ...cold.objects.store import StoreFailed
 from ...engine.failures import Superseded
-from ...log.seam import purged_to
+from ...log.interface import purged_to
 from ..errors import Problem
 from ..exchange import Exchange
 

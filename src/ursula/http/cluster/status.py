@@ -6,7 +6,7 @@ import msgspec
 
 from ...engine.cold_status import ColdStatus
 from ...engine.status import GroupStatus
-from ...log.seam import purged_to
+from ...log.interface import purged_to
 from ...model.limits import LIST_PAGE_MAX
 from ..errors import Problem
 from ..exchange import Exchange

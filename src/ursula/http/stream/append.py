@@ -57,7 +57,7 @@ class AppendRequest:
         """Propose the append."""
         exchange = self._exchange
         self._has_body = bool(body)
-        messages, unsplit = self._messages(body)
+        messages, json_problem = self._messages(body)
         bucket, stream = exchange.target.bucket, exchange.target.stream
         if self._conditions is UNCONDITIONAL:
             command = Append(bucket, stream, messages, self._media_type)
@@ -75,10 +75,10 @@ class AppendRequest:
                 incarnation=incarnation,
                 record_match=record_match,
             )
-        if offload.is_large(command, len(body), unsplit):
+        if offload.is_large(command, len(body), json_problem):
             exchange.spawn(self._append_large(command, len(body)))
         else:
-            exchange.group.propose(command, self._on_outcome, len(body), unsplit)
+            exchange.group.propose(command, self._on_outcome, len(body), json_problem)
 
     def _messages(self, body: bytes) -> tuple[tuple[bytes, ...], str | None]:
         """The messages in a body, or why there are none that can be stored."""

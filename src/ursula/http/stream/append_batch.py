@@ -59,9 +59,9 @@ class Batch:
     async def append(self) -> None:
         """Have the appends stored, all at once: nothing comes between them."""
         exchange, target = self._exchange, self._exchange.target
-        unsplit = next(filter(None, self._problems), None)
+        json_problem = next(filter(None, self._problems), None)
         if self._appends and self._producer is None:
-            unsplit = None  # what can be stored is
+            json_problem = None  # what can be stored is
         self._measures = [(len(append), sum(map(len, append))) for append in self._appends]
         command = Append(
             target.bucket,
@@ -73,7 +73,7 @@ class Batch:
             counts=tuple(map(len, self._appends)),
         )
         self._appends = []
-        outcome = await offload.propose(exchange, command, self._size, unsplit)
+        outcome = await offload.propose(exchange, command, self._size, json_problem)
         if isinstance(outcome, Refused) and self._is_told_per_frame(outcome):
             self._on_refused(outcome)
         else:

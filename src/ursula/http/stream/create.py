@@ -29,16 +29,16 @@ async def create_stream(exchange: Exchange) -> None:
     attributes = parse_attributes_header(headers)
     body = await exchange.read_body()
     content_type = headers.get("content-type") or None
-    unsplit = None
+    json_problem = None
     if content_type is None and fork is not None and body:
         source = exchange.group.describe(target.bucket, fork.source)
         if not isinstance(source, Refused):
             content_type = source.content_type
         else:  # it may be there by the time this is decided, and be of a type that needs splitting
-            unsplit = "the source was created at the same moment: send the request again"
+            json_problem = "the source was created at the same moment: send the request again"
     messages: tuple[bytes, ...] = (body,) if body else ()
     if body and media_type_of(content_type or DEFAULT) == JSON:
-        messages, unsplit = split_body(body, may_be_empty=True)
+        messages, json_problem = split_body(body, may_be_empty=True)
     command = Create(
         bucket=target.bucket,
         stream=target.stream,
@@ -55,7 +55,7 @@ async def create_stream(exchange: Exchange) -> None:
         incarnation=exchange.wanted_incarnation(),
         attributes=attributes and attributes.stored,
     )
-    created = exchange.expect(Created, await offload.propose(exchange, command, len(body), unsplit))
+    created = exchange.expect(Created, await offload.propose(exchange, command, len(body), json_problem))
     answer = exchange.state_headers(created.incarnation, created.tail, created.tail, created.closed)
     answer.append(("content-type", created.content_type))
     answer += record_headers(created)

@@ -9,7 +9,7 @@ return False without a trace, and the request takes `append` from its beginning;
 
 `tests/http/test_fast_append.py` sends the same requests both ways and compares the answers, header by
 header; `tests/http/test_append.py` and the conformance suite go through here wherever a request is plain.
-The other parts are `engine/group/fast_append.py` and `model/transitions/fast_append.py`.
+The other parts are `engine/group/fast_append.py` and `model/change/fast_append.py`.
 """
 
 from time import perf_counter

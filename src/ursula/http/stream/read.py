@@ -7,7 +7,7 @@ from typing import TypeVar
 from ...cold.objects.store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from ...engine.interface import GroupApi
 from ...engine.reads.deferred import Later
-from ...model.contents import BEGINNING, TAIL
+from ...model.offsets import BEGINNING, TAIL
 from ...model.outcomes import Page, RecordPage, Refused
 from ...model.text.media_type import JSON
 from ..errors import Problem

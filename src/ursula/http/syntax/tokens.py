@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime
 
 from ...model.commands import IfMatch, Version
-from ...model.contents import BEGINNING, TAIL
+from ...model.offsets import BEGINNING, TAIL
 from ..errors import Problem
 
 _OFFSET = re.compile(r"[0-9]{1,20}|[0-9]{16}_[0-9]{16}")

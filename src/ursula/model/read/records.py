@@ -1,10 +1,9 @@
 """Reading a JSON stream by the ordinals of its messages."""
 
+from ..decide.refusals import refused, trimmed_off
 from ..outcomes import RecordPage, Refused
 from ..stream.messages import Payload
 from ..stream.stream import Stream
-from ..transitions.append import refused
-from ..transitions.snapshot import trimmed_off
 from .held import NotHeld, all_held
 
 

@@ -162,11 +162,13 @@ class Loader:
         for name, stream, parent in self._linked:
             self._link(state.buckets[name], stream, parent)
             yield
-        state.unparked.clear()
+        state.residency.unparked.clear()
 
     def _bucket(self, name: str, position: int, created_at: int) -> Bucket:
         state = self.state
-        bucket = state.buckets[name] = Bucket(name, position, created_at, state.gauge, state.unparked)
+        bucket = state.buckets[name] = Bucket(
+            name, position, created_at, state.gauge, state.residency.unparked
+        )
         bucket.journal.position = state.position  # what happened before is stored: nobody knows when it ended
         return bucket
 

@@ -69,7 +69,7 @@ def encode_stream(stream: Stream) -> bytes:
     if stream.snapshot is not None:
         shown = stream.snapshot
         snapshot = (shown.offset, shown.blob, shown.content_type, shown.size, shown.digest)
-    row: tuple[Any, ...] = (
+    said: tuple[Any, ...] = (
         ROW_VERSION,
         stream.incarnation,
         stream.content_type,
@@ -78,6 +78,8 @@ def encode_stream(stream: Stream) -> bytes:
         stream.tail,
         stream.next_record,
         () if stream.refs is None else tuple(stream.refs),
+    )
+    optional: tuple[Any, ...] = (
         stream.ttl_seconds,
         stream.expires_at,
         stream.deadline,
@@ -96,13 +98,16 @@ def encode_stream(stream: Stream) -> bytes:
         stream.fork_record,
         None if stream.parent is None else (stream.parent.name, stream.parent.incarnation),
     )
-    return _encoder.encode(row[: _last_said(row)])
+    # Defaults at the end of a row are not written, and most streams have nothing else there.
+    if optional != _OPTIONAL_DEFAULTS:
+        said += optional[: _last_said(optional)]
+    return _encoder.encode(said)
 
 
-def _last_said(row: tuple[Any, ...]) -> int:
-    """How many fields must be written: those at the end that have their defaults need not."""
-    count = len(row)
-    while count > _REQUIRED and row[count - 1] == _DEFAULTS[count - 1]:
+def _last_said(optional: tuple[Any, ...]) -> int:
+    """How many of the optional fields must be written: those before the defaults at their end."""
+    count = len(optional)
+    while optional[count - 1] == _OPTIONAL_DEFAULTS[count - 1]:
         count -= 1
     return count
 
@@ -145,5 +150,5 @@ def decode_stream(name: str, row: bytes) -> Stream:
     return stream
 
 
-_REQUIRED = len(StreamRow.__struct_fields__) - len(StreamRow.__struct_defaults__)
-_DEFAULTS = (None,) * _REQUIRED + StreamRow.__struct_defaults__
+_OPTIONAL_DEFAULTS = StreamRow.__struct_defaults__[1:]
+"""Of the fields after `refs`, which has a default too, but is empty only in a stream without messages."""

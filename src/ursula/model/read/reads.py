@@ -1,92 +1,44 @@
-"""What is there: the buckets and streams of a group, and every way to look at them.
+"""Every way to look at a state: streams, listings, feeds.
 
 Reads are answered from the state as it was applied last, as values that could cross to another process.
 """
 
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from sortedcontainers import SortedList
-
-from .bucket import Bucket
-from .commands import StoredSegment
-from .deleted import Graves
-from .journal import Gauge, Journal
-from .outcomes import (
+from ..bucket import Bucket
+from ..decide.refusals import bucket_not_found, trimmed_off
+from ..offsets import TAIL
+from ..outcomes import (
     BucketDescription,
     Description,
     FeedPage,
-    Ingest,
     Listed,
     Listing,
     Page,
     RecordPage,
     Refused,
 )
-from .read.feed import read_feed
-from .read.held import FeedNotHeld, NotHeld, all_held
-from .read.records import read_records
-from .store_view.dirty_rows import Changes
-from .store_view.segments import SegmentTable
-from .store_view.store_state import Stored
-from .stream.messages import Payload
-from .stream.row import StreamRow, read_row
-from .stream.stream import Stream
-from .transitions.append import bucket_not_found, incarnation_mismatch, stream_not_found
-from .transitions.snapshot import trimmed_off
+from ..stream.messages import Payload
+from ..stream.row import StreamRow, read_row
+from ..stream.stream import Stream
+from .feed import read_feed
+from .held import FeedNotHeld, NotHeld, all_held
+from .records import read_records
 
-TAIL = -2
-BEGINNING = -1
+if TYPE_CHECKING:
+    from ..state import State
 
 
-class Contents:
-    """All buckets and streams of one group, as of the log position `position`."""
+class Reads:
+    """The reads of a state."""
 
-    def __init__(self, group: int) -> None:
-        self.group = group
-        self.position = 0
-        self.at = 0
-        self.buckets: dict[str, Bucket] = {}
-        self.bucket_names: SortedList[str] = SortedList()
-        self.stream_count = 0
-        self.blobs: dict[str, int] = {}  # how many streams show each
-        self.graves = Graves()
-        self.ingests: dict[tuple[str, str], Ingest] = {}  # the newest of each bucket and app
-        self.gauge = Gauge()
-        self.unparked: dict[Stream, str] = {}  # streams that were asked for, and the buckets they are in
-        self.changes = Changes()
-        self.segments = SegmentTable()
-        self.stored = Stored()
-        self.cut = 0  # the end of the last entry that was one
-        self.parts: list[tuple[str, Journal]] = []  # of all journals, those begun after the cut
-        self.sealed_parts: list[tuple[int, list[tuple[str, Journal]]]] = []
-
-    def find(self, bucket: str, name: str) -> Stream | None:
-        """The stream at a name, also one that is out of sight."""
-        found = self.buckets.get(bucket)
-        return None if found is None else found.find(name)
-
-    def segment_at(self, position: int) -> StoredSegment | None:
-        """The segment that holds a position of the log; None if it is not stored yet, or no longer."""
-        ahead = self.stored.ahead
-        if ahead is not None and ahead.first < position <= ahead.last:
-            return ahead
-        return self.segments.at(position)
-
-    def segment_after(self, position: int) -> StoredSegment | None:
-        """The first segment that may hold something after a position."""
-        ahead = self.stored.ahead
-        found = self.segments.after(position)
-        return ahead if found is None and ahead is not None and ahead.last > position else found
-
-    @property
-    def stored_to(self) -> int:
-        """Up to which position segments hold everything."""
-        ahead = self.stored.ahead
-        return self.stored.flushed if ahead is None else max(self.stored.flushed, ahead.last)
+    def __init__(self, state: "State") -> None:
+        self._state = state
 
     def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
         """What a stream is now."""
-        stream = self.visible(bucket, name, incarnation)
+        stream = self._state.visible(bucket, name, incarnation)
         if isinstance(stream, Refused):
             return stream
         return Description(
@@ -105,22 +57,19 @@ class Contents:
 
     def describe_bucket(self, name: str) -> BucketDescription | Refused:
         """What a bucket is now."""
-        bucket = self.buckets.get(name)
+        bucket = self._state.buckets.get(name)
         if bucket is None:
             return bucket_not_found(name)
-        return BucketDescription(bucket.name, len(bucket.names), bucket.created_at)
+        return _described(bucket)
 
     def list_buckets(self, after: str, count: int) -> list[BucketDescription]:
         """The next buckets by name."""
-        names = self.bucket_names.irange(after, inclusive=(False, True))
-        return [
-            BucketDescription(name, len(self.buckets[name].names), self.buckets[name].created_at)
-            for name in islice(names, count)
-        ]
+        names = self._state.bucket_names.irange(after, inclusive=(False, True))
+        return [_described(self._state.buckets[name]) for name in islice(names, count)]
 
     def list_streams(self, bucket: str, prefix: str, after: str, count: int) -> Listing | Refused:
         """The next streams of a bucket by name, of those whose names begin with the prefix."""
-        found = self.buckets.get(bucket)
+        found = self._state.buckets.get(bucket)
         if found is None:
             return bucket_not_found(bucket)
         if after >= prefix:
@@ -140,10 +89,12 @@ class Contents:
         self, bucket: str, after: int | None, until: int | None, bytes_max: int, with_parts: bool = False
     ) -> FeedPage | Refused | FeedNotHeld:
         """The rows of a bucket's journal after a position: see feed.py."""
-        found = self.buckets.get(bucket)
+        found = self._state.buckets.get(bucket)
         if found is None:
             return bucket_not_found(bucket)
-        return read_feed(found, self.position, self.stored_to, after, until, bytes_max, with_parts)
+        return read_feed(
+            found, self._state.position, self._state.stored_to, after, until, bytes_max, with_parts
+        )
 
     def read_records(
         self,
@@ -157,7 +108,7 @@ class Contents:
         offset: int | None = None,
     ) -> RecordPage | Refused | NotHeld:
         """Messages of a JSON stream by their ordinals: see records.py."""
-        stream = self.visible(bucket, name, incarnation)
+        stream = self._state.visible(bucket, name, incarnation)
         if isinstance(stream, Refused):
             return stream
         return read_records(stream, record, tail_records, records_max, bytes_max, offset)
@@ -169,7 +120,7 @@ class Contents:
 
         JSON messages are never cut; with `whole`, others are not cut either.
         """
-        stream = self.visible(bucket, name, incarnation)
+        stream = self._state.visible(bucket, name, incarnation)
         if isinstance(stream, Refused):
             return stream
         tail = stream.tail
@@ -205,17 +156,9 @@ class Contents:
             stream.closed,
         )
 
-    def visible(self, bucket: str, name: str, incarnation: str | None) -> Stream | Refused:
-        """The stream at a name that clients may see, or why there is none."""
-        found = self.buckets.get(bucket)
-        if found is None:
-            return bucket_not_found(bucket)
-        stream = found.streams.get(name) or found.find(name)
-        if stream is None or stream.gone:
-            return stream_not_found(name, stream)
-        if incarnation is not None and incarnation != stream.incarnation:
-            return incarnation_mismatch(stream)
-        return stream
+
+def _described(bucket: Bucket) -> BucketDescription:
+    return BucketDescription(bucket.name, len(bucket.names), bucket.created_at)
 
 
 def _listed(name: str, bucket: Bucket) -> Listed:

@@ -1,35 +1,35 @@
 """The one decision for all kinds of append: plain, by a producer, closing, or the first body of a stream.
 
-`decide_append` looks and never changes anything, so it serves both as the look-ahead before a
-command is logged and as the first half of applying it. What is refused, or already done, is an
-outcome; what is to be done is the stream itself.
-
 The order of the checks is part of the interface: a later refusal never hides an earlier one.
 """
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from ..bucket import Bucket
 from ..commands import Append, Create, IfMatch, Producer
-from ..journal import NO_RECORD, Journal, Kind
 from ..outcomes import Appended, Refused
-from ..stream.blob_slice import parts_of
-from ..stream.messages import Payload
 from ..stream.stream import ProducerState, Stream
-from ..text.media_type import JSON
+from .refusals import (
+    bucket_not_found,
+    incarnation_mismatch,
+    precondition_failed,
+    refused,
+    stored_too_long_ago,
+    stream_not_found,
+)
 
-APPEND = int(Kind.APPEND)
+if TYPE_CHECKING:
+    from ..state import State
 
 
 def decide_append(
-    buckets: Mapping[str, Bucket], command: Append, unsplit: str | None = None
+    state: "State", command: Append, json_problem: str | None = None
 ) -> Stream | Appended | Refused:
-    """The stream to append to, or what the request came to instead.
+    """The stream to append to, or the outcome if nothing is to be appended.
 
-    `unsplit` says why the body could not be split into messages. Such a body is always refused, but
-    only after all that comes before it in the order of checks.
+    `json_problem` says why the body could not be split into messages. Such a body is always refused, but
+    only after every check that precedes this one.
     """
-    bucket = buckets.get(command.bucket)
+    bucket = state.buckets.get(command.bucket)
     if bucket is None:
         return bucket_not_found(command.bucket)
     stream = bucket.streams.get(command.stream) or bucket.find(command.stream)
@@ -38,7 +38,7 @@ def decide_append(
     if command.incarnation is not None and command.incarnation != stream.incarnation:
         return incarnation_mismatch(stream)
     producer = command.producer
-    has_body = bool(command.messages) or unsplit is not None or command.body is not None
+    has_body = bool(command.messages) or json_problem is not None or command.body is not None
     if stream.closed:
         return _on_closed(stream, command, close_only=command.close and not has_body)
     if has_body and command.media_type != stream.media_type:
@@ -62,8 +62,10 @@ def decide_append(
     if seq is not None and stream.stream_seq is not None and seq.encode() <= stream.stream_seq.encode():
         message = f"Stream-Seq {seq!r} is out of sequence: it must be greater than {stream.stream_seq!r}"
         return refused("stream_seq_conflict", message, stream)
-    if unsplit is not None:
-        return refused("invalid_json", unsplit, stream)
+    if json_problem is not None:
+        return refused("invalid_json", json_problem, stream)
+    if command.body is not None and state.may_be_collected(command.body.made_at):
+        return stored_too_long_ago()
     return stream
 
 
@@ -92,66 +94,6 @@ def check_producer(producer: Producer, known: ProducerState | None, stream: Stre
     )
 
 
-def write(
-    bucket: Bucket,
-    stream: Stream,
-    command: Append | Create,
-    index: int,
-    at: int,
-    counts: tuple[int, ...] = (),
-) -> None:
-    """Do what was decided: messages, producer, `Stream-Seq`, window and journal together."""
-    messages: Sequence[Payload] = command.messages
-    producer = command.producer
-    if command.body is not None:
-        messages = parts_of(command.body)
-        stream.messages.has_parts = True
-    if messages:
-        offset = stream.tail
-        record, step = (stream.next_record, 1) if stream.media_type == JSON else (NO_RECORD, 0)
-        stream.tail = stream.messages.add_batch(messages, counts) if counts else stream.messages.add(messages)
-        stream.last_write_at = at
-        journal = bucket.journal
-        if counts and step:
-            _add_frames(journal, index, stream, offset, record, messages, producer, counts)
-            messages = ()
-        for payload in messages:
-            journal.add(index, APPEND, stream, offset, record, payload, producer)
-            offset += len(payload)
-            record += step
-    if producer is not None:
-        if stream.producers is None:
-            stream.producers = {}
-        stream.producers[producer.id] = ProducerState(
-            producer.epoch, producer.seq, stream.tail, stream.next_record
-        )
-    if command.stream_seq is not None:
-        stream.stream_seq = command.stream_seq
-    if stream.ttl_seconds is not None:
-        stream.renew(at)
-
-
-def _add_frames(
-    journal: Journal,
-    index: int,
-    stream: Stream,
-    offset: int,
-    record: int,
-    messages: Sequence[Payload],
-    producer: Producer | None,
-    counts: tuple[int, ...],
-) -> None:
-    """The rows of a JSON batch: the first of each append after the first says that it is one."""
-    number = 0
-    for frame, count in enumerate(counts):
-        for first in range(count):
-            event = b'{"frame":%d}' % frame if frame and not first else None
-            payload = messages[number]
-            journal.add(index, APPEND, stream, offset, record + number, payload, producer, event)
-            offset += len(payload)
-            number += 1
-
-
 def message_count(command: Append | Create) -> int:
     """How many messages it brings."""
     return len(command.messages) if command.body is None else len(command.body.sizes)
@@ -165,28 +107,6 @@ def matches(stream: Stream, condition: IfMatch) -> bool:
         and version.closed == stream.closed
         for version in condition.versions
     )
-
-
-def bucket_not_found(bucket: str) -> Refused:
-    """There is no such bucket."""
-    return Refused("bucket_not_found", f"there is no bucket {bucket!r}")
-
-
-def stream_not_found(name: str, stream: Stream | None = None) -> Refused:
-    """There is no such stream, or it is out of sight because forks still need it."""
-    if stream is not None and stream.gone:
-        return Refused("stream_gone", f"the stream {name!r} was deleted", incarnation=stream.incarnation)
-    return Refused("stream_not_found", f"there is no stream {name!r}")
-
-
-def precondition_failed(stream: Stream | None) -> Refused:
-    """The stream, if there is one, has changed since the writer saw it."""
-    return refused("precondition_failed", "the stream is not in the state named by If-Match", stream)
-
-
-def incarnation_mismatch(stream: Stream | None) -> Refused:
-    """The name is now another stream's, or nobody's."""
-    return refused("incarnation_mismatch", "there is no such incarnation of the stream now", stream)
 
 
 def _on_closed(stream: Stream, command: Append, close_only: bool) -> Appended | Refused:
@@ -219,19 +139,3 @@ def _again(
         outcome.record_next = next_record
         outcome.record_start = next_record - message_count(command)
     return outcome
-
-
-def refused(
-    code: str,
-    message: str,
-    stream: Stream | None,
-    epoch: int | None = None,
-    expected_seq: int | None = None,
-    received_seq: int | None = None,
-) -> Refused:
-    """A refusal that tells the state of the stream, if there is one."""
-    if stream is None:
-        return Refused(code, message, None, None, False, epoch, expected_seq, received_seq)
-    return Refused(
-        code, message, stream.incarnation, stream.tail, stream.closed, epoch, expected_seq, received_seq
-    )

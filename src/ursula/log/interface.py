@@ -1,7 +1,7 @@
-"""The seam every log implements: bytes in order, each at a position. Knows nothing of streams.
+"""The interface that every log implements: opaque entries, durable and in order. Knows nothing of streams.
 
-A log keeps opaque entries durable and in order. Positions increase and may skip; a position is
-generation x 2^40 + the log's own number, so positions never repeat or go back.
+Each entry has a position. Positions increase and may skip; a position is generation x 2^40 + the log's own
+number, so positions never repeat or go back.
 """
 
 from collections.abc import AsyncIterator, Awaitable
@@ -14,7 +14,7 @@ COUNTER_MASK = (1 << GENERATION_SHIFT) - 1
 
 
 def purged_to(first: int) -> int:
-    """How far a log that begins after a position was trimmed; 0 if it still begins with its first entry."""
+    """The position up to which a log that begins after `first` was trimmed; 0 if it never was."""
     return first if first & COUNTER_MASK else 0
 
 
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 
 
 class Measures(NamedTuple):
-    """What a log holds and how it fares, for an operator to see. Not every log has segments and syncs."""
+    """The extent and health of a log, for operators. Not every log has segments and syncs."""
 
     first: int
     tail: int
@@ -36,27 +36,32 @@ class Measures(NamedTuple):
 
 
 class Log(Protocol):
-    """Where commands are kept in order. `append` may be called again before the last one returned."""
+    """Keeps entries in order. `append` may be called again before the last call has returned."""
 
     @property
     def known_tail(self) -> int | None:
-        """`tail()` where it is known without asking anyone (one node), else None."""
+        """`tail()` where this node knows it without asking others (a single node), else None."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """The position before the first entry that is still in the log."""
         ...
 
     @property
     def measures(self) -> Measures:
-        """What it holds now, as far as this node knows."""
+        """Its current extent and size, as far as this node knows."""
         ...
 
     def append(self, payload: bytes) -> Awaitable[int]:
         """Make the payload durable and return its position, or raise an AppendFailed.
 
-        A log may begin with it before the result is awaited.
+        A log may begin to write before the result is awaited.
         """
         ...
 
     def follow(self, after: int) -> AsyncIterator[Entry]:
-        """Entries after a position, then live ones, in order, each once, without end."""
+        """Entries after a position, then live ones: in order, each once, until the log is closed."""
         ...
 
     async def tail(self) -> int:
@@ -64,20 +69,20 @@ class Log(Protocol):
         ...
 
     async def trim(self, upto: int) -> None:
-        """Forget entries at or below a position. Never forgets more; may keep some of them."""
+        """Remove entries at or below a position: never others, but not necessarily all of them."""
         ...
 
     async def close(self) -> None:
-        """Finish what was begun and let go of the files. Followers end."""
+        """Finish the appends that were begun, release all resources and end the followers."""
         ...
 
 
 class AppendFailed(Exception):
-    """An append that was not acknowledged. The three kinds are kept apart up to the HTTP answer."""
+    """An append that was not acknowledged. Its kinds say whether it was written and whether to retry."""
 
 
 class AppendRefused(AppendFailed):
-    """Not written, and trying again will not help."""
+    """Not written, and a retry will not help."""
 
 
 class AppendRetryable(AppendFailed):
@@ -89,7 +94,7 @@ class AppendUnknown(AppendFailed):
 
 
 class LogDamaged(Exception):
-    """The log cannot be read as it must be: which file, where, what is wrong, and what to do."""
+    """The log cannot be used: which file, where in it, what is wrong, and what to do."""
 
     def __init__(self, path: str, where: str, problem: str, hint: str) -> None:
         super().__init__(f"{path}: {problem} ({where}). {hint}")

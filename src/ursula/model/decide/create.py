@@ -1,6 +1,6 @@
 """The decision to create a stream, new or as a fork, and what a repeated creation is compared with."""
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ..bucket import Bucket
 from ..commands import Create, ForkPoint
@@ -8,15 +8,17 @@ from ..outcomes import Created, Refused
 from ..stream.stream import Stream
 from ..text.attributes import NO_ATTRIBUTES
 from ..text.media_type import DEFAULT, media_type_of
-from .append import (
+from .append import check_producer, matches, message_count
+from .refusals import (
     bucket_not_found,
-    check_producer,
     incarnation_mismatch,
-    matches,
-    message_count,
     precondition_failed,
+    stored_too_long_ago,
     stream_not_found,
 )
+
+if TYPE_CHECKING:
+    from ..state import State
 
 
 class NewStream:
@@ -42,10 +44,10 @@ class NewStream:
 
 
 def decide_create(
-    buckets: Mapping[str, Bucket], command: Create, unsplit: str | None = None
+    state: "State", command: Create, json_problem: str | None = None
 ) -> NewStream | Created | Refused:
-    """The stream to be, or what the request came to instead. Looks and changes nothing."""
-    bucket = buckets.get(command.bucket)
+    """The stream to create, or the outcome if none is to be created. `json_problem`: see `decide_append`."""
+    bucket = state.buckets.get(command.bucket)
     if bucket is None and not command.make_bucket:
         return bucket_not_found(command.bucket)
     stream = bucket.find(command.stream) if bucket is not None else None
@@ -59,12 +61,14 @@ def decide_create(
     plan = _plan(bucket, command)
     if isinstance(plan, Refused):
         return plan
-    if command.producer is not None and (message_count(command) or unsplit is not None):
+    if command.producer is not None and (message_count(command) or json_problem is not None):
         problem = check_producer(command.producer, None, None)
         if problem is not None:
             return problem
-    if unsplit is not None:
-        return Refused("invalid_json", unsplit)
+    if json_problem is not None:
+        return Refused("invalid_json", json_problem)
+    if command.body is not None and state.may_be_collected(command.body.made_at):
+        return stored_too_long_ago()
     return plan
 
 

@@ -1,8 +1,8 @@
 """The fast append, model's part: one message that is not JSON, to a stream that is as usual.
 
-It does what `State.append` does for such a command and decides nothing by itself: where the stream is
-missing, deleted, closed, of another type, or has a sliding window to renew, `State.append` does it. The
-command is an ordinary append in the log, so replay takes the other way to the same state.
+It does what `decide_append` and `change_append` do for such a command and decides nothing by itself: where
+the stream is missing, deleted, closed, of another type, or has a TTL to renew, `State.apply` does it. The
+command is an ordinary append in the log, so replay takes the long way to the same state.
 
 `tests/model/driving.py` proposes every plain append of the model tests in this form, so the oracle and the
 flush model hold both ways equal; `tests/model/test_append.py` compares them case by case.
@@ -25,9 +25,9 @@ def append_fast(state: "State", command: PlainAppend, index: int) -> AnyOutcome:
     bucket = state.buckets.get(command.bucket)
     stream = None if bucket is None else bucket.streams.get(command.stream)
     if bucket is None or stream is None or stream.gone or stream.closed:
-        return state.append(command, index)
+        return state.apply(command, index)
     if stream.media_type != command.media_type or stream.ttl_seconds is not None:
-        return state.append(command, index)
+        return state.apply(command, index)
     position, cut = state.position, state.cut
     journal = bucket.journal
     if journal.position != position:

@@ -1,18 +1,18 @@
-"""Reading back what is stored, across segments. Blocking: meant for a worker thread."""
+"""Reading stored entries across segments. Blocking: for a worker thread."""
 
 from bisect import bisect_right
 
 from ursula.log.disk import Disk
-from ursula.log.seam import Entry, LogDamaged
+from ursula.log.interface import Entry, LogDamaged
 from ursula.log.segment import Segment, SegmentReader
 
 RESTORE_HINT = (
-    "Restore the folder from a copy; to go on without the lost entries, restore a backup of the state."
+    "Restore the folder from a copy; to continue without the lost entries, restore a backup of the state."
 )
 
 
-class StoredEntries:
-    """The entries after a position up to another, over the segments there are at this moment."""
+class SegmentScan:
+    """The entries after one position and up to another, from the segments that exist when it is made."""
 
     def __init__(self, disk: Disk, segments: list[Segment], after: int, upto: int) -> None:
         start = max(0, bisect_right(segments, after, key=lambda segment: segment.header.previous) - 1)
@@ -23,7 +23,7 @@ class StoredEntries:
         self._reader: SegmentReader | None = None
 
     def read(self) -> list[Entry]:
-        """The next entries, none at the end; LogDamaged where a record is missing or wrong."""
+        """The next entries, none at the end; LogDamaged if a record is missing or wrong."""
         while self._index < len(self._segments):
             reader = self._reader or self._open_reader()
             entries = reader.read(self._end(self._index))
@@ -41,7 +41,7 @@ class StoredEntries:
         return self._reader
 
     def _end(self, index: int) -> int:
-        # What an older file holds beyond the next one's header was never acknowledged.
+        # Records of an older file beyond the position in the next file's header were never acknowledged.
         last = index + 1 == len(self._segments)
         return self._upto if last else self._segments[index + 1].header.previous
 
@@ -52,5 +52,5 @@ class StoredEntries:
         self._index += 1
         self._reader = None
         if self._index < len(self._segments) and self._segments[self._index].header.chain != reader.chain:
-            problem = f"its last record is not the one {self._segments[self._index].path} continues from"
+            problem = f"its last record is not the one that {self._segments[self._index].path} continues from"
             raise LogDamaged(reader.path, where, problem, RESTORE_HINT)

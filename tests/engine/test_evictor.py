@@ -1,6 +1,7 @@
 """What is stored stays in memory for a while, as far as there is room; only the time tells."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,10 @@ from tests.engine.nodes import begin, done, got, node_on, picture, write
 
 from ursula.cold.blobs import made_at
 from ursula.config import Cold
-from ursula.engine.group import residency as settling
 from ursula.engine.hot_bytes import HotStream, survey
 from ursula.engine.node import Node
 from ursula.engine.pacing import Turn
-from ursula.model import bucket
+from ursula.model import bucket, residency
 from ursula.model.commands import (
     Append,
     Body,
@@ -50,7 +50,7 @@ async def add_part(node: Node, letter: bytes, stream: str = "s") -> None:
 
 
 async def settled(node: Node) -> None:
-    task = node.groups[0].settling.task
+    task = node.groups[0].evictor.task
     assert task is not None
     await until(task.done)
 
@@ -76,7 +76,7 @@ def test_what_was_flushed_lately_is_read_from_memory(tmp_path: Path) -> None:
             assert await read(node) == b"a" * PART_BYTES
             assert node.segments.fetch_count == 0
             assert (
-                PART_BYTES < node.cache.held_bytes == node.groups[0].settling.staying_bytes < 2 * PART_BYTES
+                PART_BYTES < node.cache.held_bytes == node.groups[0].evictor.resident_bytes < 2 * PART_BYTES
             )
 
     run(session())
@@ -88,7 +88,7 @@ def test_the_oldest_goes_when_there_is_no_room_for_all(tmp_path: Path) -> None:
             for letter in (b"a", b"b", b"c", b"d"):
                 await add_part(node, letter)
             assert in_memory(node) == 2 * PART_BYTES
-            assert node.groups[0].settling.staying_bytes <= ROOM // 2
+            assert node.groups[0].evictor.resident_bytes <= ROOM // 2
             assert await read(node, 2 * PART_BYTES) == b"c" * PART_BYTES + b"d" * PART_BYTES
             assert node.segments.fetch_count == 0
             assert await read(node) == b"".join(letter * PART_BYTES for letter in (b"a", b"b", b"c", b"d"))
@@ -114,7 +114,7 @@ def test_what_is_read_from_the_store_may_need_the_room(tmp_path: Path) -> None:
                 await read(node, stream=stream)
             await settled(node)
             assert in_memory(node, "x") == 0
-            assert node.groups[0].settling.staying_bytes == 0
+            assert node.groups[0].evictor.resident_bytes == 0
             assert node.cache.held_bytes <= node.cache.bytes_max
 
     run(session())
@@ -129,7 +129,7 @@ def test_who_asks_for_a_flush_has_everything_out_of_memory(tmp_path: Path) -> No
             await node.flushers[0].request()
             await settled(node)
             assert in_memory(node) == 0
-            assert (node.cache.held_bytes, node.groups[0].settling.staying_bytes) == (0, 0)
+            assert (node.cache.held_bytes, node.groups[0].evictor.resident_bytes) == (0, 0)
             assert await read(node) == b"a" * PART_BYTES + b"b" * PART_BYTES
             await add_part(node, b"c")
             assert in_memory(node) == PART_BYTES, "what the server flushes by itself may stay again"
@@ -142,10 +142,10 @@ def test_it_stays_for_some_time_and_then_its_stream_is_parked(tmp_path: Path) ->
         async with node_on(tmp_path, cold=with_room()) as node:
             group = node.groups[0]
             await add_part(node, b"a")
-            group.settling.look_around()
+            group.evictor.tick()
             assert in_memory(node) == PART_BYTES
-            group.settling.share(node.cache, seconds=0.0)
-            group.settling.look_around()
+            group.evictor.attach_cache(node.cache, seconds=0.0)
+            group.evictor.tick()
             await settled(node)
             assert "s" in group.state.buckets["b"].parked
             assert node.cache.held_bytes == 0
@@ -153,16 +153,36 @@ def test_it_stays_for_some_time_and_then_its_stream_is_parked(tmp_path: Path) ->
     run(session())
 
 
-def test_a_stream_of_few_bytes_is_parked_at_once(tmp_path: Path) -> None:
-    """It would take more memory than what it holds."""
+def test_a_small_stream_that_was_written_to_lately_is_not_parked(tmp_path: Path) -> None:
+    """It is likely to be written to again, and parking it after each append costs more than the append."""
 
     async def session() -> None:
         async with node_on(tmp_path, cold=with_room()) as node:
             group = node.groups[0]
             await done(group, Create("b", "few", "text/plain", (b"hello",), make_bucket=True))
+            await done(group, Create("b", "none", "text/plain"))
             await add_part(node, b"a")
-            assert "few" in group.state.buckets["b"].parked
-            assert in_memory(node) == PART_BYTES
+            assert list(group.state.buckets["b"].parked) == ["none"]
+            found = group.state.find("b", "few")
+            await done(group, Append("b", "few", (b" world",), "text/plain"))
+            await add_part(node, b"b")
+            assert group.state.find("b", "few") is found
+            assert await read(node, stream="few") == b"hello world"
+            assert node.segments.fetch_count == 0
+
+    run(session())
+
+
+def test_small_streams_are_parked_at_once_when_together_they_are_too_large(tmp_path: Path) -> None:
+    async def session() -> None:
+        async with node_on(tmp_path, cold=with_room()) as node:
+            group = node.groups[0]
+            for number in range(100):
+                await done(group, Create("b", f"few-{number}", "text/plain", (b"hello",), make_bucket=True))
+            await node.flushers[0].flush()
+            await settled(node)
+            assert len(group.state.buckets["b"].parked) == 100
+            assert (node.cache.held_bytes, group.evictor.resident_bytes) == (0, 0)
 
     run(session())
 
@@ -180,7 +200,7 @@ def test_a_stream_is_parked_as_the_row_that_was_stored_of_it(
     monkeypatch.setattr(bucket, "encode_stream", encode)
 
     async def session() -> None:
-        async with node_on(tmp_path, cold=with_room()) as node:
+        async with node_on(tmp_path, cold=with_room(0)) as node:
             group = node.groups[0]
             for name in ("still", "busy"):
                 await done(group, Create("b", name, "text/plain", (b"hello",), make_bucket=True))
@@ -190,7 +210,7 @@ def test_a_stream_is_parked_as_the_row_that_was_stored_of_it(
             await done(group, Append("b", "busy", (b" world",), "text/plain"))
             assert await read(node, stream="still") == b"hello"
             await node.flushers[0].flush()
-            group.settling.look_around()
+            group.evictor.tick()
             await settled(node)
             assert sorted(encoded) == ["busy", "busy", "still"]
             parked = group.state.buckets["b"].parked
@@ -204,7 +224,7 @@ def test_a_stream_is_parked_as_the_row_that_was_stored_of_it(
 
 def test_the_usual_append_needs_no_longer_way_because_its_stream_is_parked(tmp_path: Path) -> None:
     async def session() -> None:
-        async with node_on(tmp_path, cold=with_room()) as node:
+        async with node_on(tmp_path, cold=with_room(0)) as node:
             group = node.groups[0]
             await done(group, Create("b", "few", "text/plain", (b"hello",), make_bucket=True))
             await node.flushers[0].flush()
@@ -219,28 +239,13 @@ def test_the_usual_append_needs_no_longer_way_because_its_stream_is_parked(tmp_p
     run(session())
 
 
-def test_what_does_not_stay_takes_no_room(tmp_path: Path) -> None:
-    async def session() -> None:
-        async with node_on(tmp_path, cold=with_room()) as node:
-            group = node.groups[0]
-            for number in range(20):
-                name = f"few-{number}"
-                await done(group, Create("b", name, "text/plain", (b"x" * 900,), make_bucket=True))
-            await node.flushers[0].flush()
-            await settled(node)
-            assert len(group.state.buckets["b"].parked) == 20
-            assert (node.cache.held_bytes, group.settling.staying_bytes) == (0, 0)
-
-    run(session())
-
-
 def test_what_stays_is_counted_once_however_often_it_is_flushed(tmp_path: Path) -> None:
     async def session() -> None:
         async with node_on(tmp_path, cold=with_room(40 * PART_BYTES)) as node:
             for letter in (b"a", b"b", b"c", b"d"):
                 await add_part(node, letter)
             assert in_memory(node) == 4 * PART_BYTES
-            assert 4 * PART_BYTES < node.groups[0].settling.staying_bytes < 5 * PART_BYTES
+            assert 4 * PART_BYTES < node.groups[0].evictor.resident_bytes < 5 * PART_BYTES
 
     run(session())
 
@@ -262,21 +267,22 @@ def test_a_flush_that_ends_while_streams_are_parked_is_looked_after(
 ) -> None:
     async def session() -> None:
         async with node_on(tmp_path, cold=with_room(0)) as node:
-            settling = node.groups[0].settling
+            evictor, residency = node.groups[0].evictor, node.groups[0].state.residency
             await add_part(node, b"a")
-            park, parking, go_on = settling._park, asyncio.Event(), asyncio.Event()
+            drive, parking, go_on = evictor._drive, asyncio.Event(), asyncio.Event()
 
-            async def slowly(turn: Turn) -> None:
-                parking.set()
-                await go_on.wait()
-                await park(turn)
+            async def slowly(steps: Iterator[None], turn: Turn) -> None:
+                if steps.__name__ == "park_unused":  # type: ignore[attr-defined]
+                    parking.set()
+                    await go_on.wait()
+                await drive(steps, turn)
 
-            monkeypatch.setattr(settling, "_park", slowly)
-            settling.begin()
+            monkeypatch.setattr(evictor, "_drive", slowly)
+            evictor.begin()
             await parking.wait()
             await done(node.groups[0], Append("b", "s", (b"b" * PART_BYTES,), "text/plain"))
             flushing = asyncio.create_task(node.flushers[0].flush())
-            await until(lambda: bool(node.groups[0].state.settled))
+            await until(lambda: residency.has_evictable)
             go_on.set()
             await flushing
             await settled(node)
@@ -329,7 +335,7 @@ def test_streams_that_stay_may_be_trimmed_forked_deleted_and_brought_back(tmp_pa
             assert [len(found) // PART_BYTES for found in seen] == [1, 1, 1, 1, 1, 2, 2]
             assert await live(some) == seen
             assert await live(every) == seen
-            assert every.groups[0].settling.staying_bytes > 0
+            assert every.groups[0].evictor.resident_bytes > 0
 
     run(session())
 
@@ -386,7 +392,7 @@ def bites(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(drop_before(messages, offset, count_max))
         return found[-1]
 
-    monkeypatch.setattr(settling, "DROPPED_AT_ONCE", 8)
+    monkeypatch.setattr(residency, "DROPPED_AT_ONCE", 8)
     monkeypatch.setattr(Messages, "drop_before", counted)
     return found
 
@@ -427,7 +433,7 @@ def test_very_many_messages_that_were_trimmed_are_let_go_of_some_at_a_time(
             held_bytes = group.state.gauge.count
             await done(group, PublishSnapshot("b", "s", 58, "x", "text/plain", 1, "sha256:x", made_at=1))
             await settled(node)
-            assert (in_memory(node), group.state.trimmed) == (2, {})
+            assert (in_memory(node), group.state.residency.trimmed) == (2, {})
             assert (max(bites), sum(bites)) == (8, 29)
             assert group.state.gauge.count > held_bytes, "the feed still has them, and they must be stored"
             assert await read(node, 58) == b"29"

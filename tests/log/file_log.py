@@ -1,4 +1,4 @@
-"""Driving a file log on a lossy disk: open, write, read everything back."""
+"""A file log on a lossy disk: open it, write to it, read everything back."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from tests.log.lossy_disk import LossyDisk
 
 from ursula.log.file import FileLog
+from ursula.log.interface import GENERATION_SHIFT, Entry
 from ursula.log.record import SEGMENT_HEADER_BYTES
-from ursula.log.seam import GENERATION_SHIFT, Entry
 
 BASE = 1 << GENERATION_SHIFT
 SEGMENT_BYTES = 1024
@@ -18,7 +18,7 @@ SEGMENT_BYTES = 1024
 async def opened(
     disk: LossyDisk, *, generation: int = 1, segment_bytes: int = SEGMENT_BYTES
 ) -> AsyncIterator[FileLog]:
-    """A log that is closed again, whatever happens."""
+    """An open log, which is closed at the end whatever happens."""
     log = await FileLog.open("log", generation=generation, segment_bytes=segment_bytes, disk=disk)
     try:
         yield log
@@ -27,7 +27,7 @@ async def opened(
 
 
 async def read_all(log: FileLog) -> list[Entry]:
-    """Every entry from the first that is kept to the tail."""
+    """Every entry that is in the log, up to its tail."""
     entries: list[Entry] = []
     following = log.follow(log.first)
     async with asyncio.timeout(60):

@@ -1,13 +1,29 @@
-"""The decisions on snapshots and trimming. They look and never change anything, like `decide_append`."""
+"""The decisions on snapshots and trimming."""
+
+from typing import TYPE_CHECKING
 
 from ..commands import PublishSnapshot, Trim
 from ..outcomes import Refused, SnapshotPublished, Trimmed
 from ..stream.stream import Stream
-from .append import refused
+from .refusals import refused, stored_too_long_ago, trimmed_off
+
+if TYPE_CHECKING:
+    from ..state import State
 
 
-def decide_publish(stream: Stream, command: PublishSnapshot) -> SnapshotPublished | Refused | None:
-    """What a publication comes to; None if the snapshot is to become the visible one, or to be trimmed to."""
+def decide_publish(state: "State", command: PublishSnapshot) -> Stream | SnapshotPublished | Refused:
+    """The stream that gets the snapshot, or is trimmed to the one that it shows already."""
+    stream = state.visible(command.bucket, command.stream, command.incarnation)
+    if isinstance(stream, Refused):
+        return stream
+    outcome = _publication(stream, command)
+    if outcome is not None:
+        return outcome
+    return stored_too_long_ago() if state.may_be_collected(command.made_at) else stream
+
+
+def _publication(stream: Stream, command: PublishSnapshot) -> SnapshotPublished | Refused | None:
+    """The outcome of a publication that changes nothing."""
     offset, visible = command.offset, stream.snapshot
     if visible is not None and offset == visible.offset:
         if command.digest != visible.digest:
@@ -26,8 +42,11 @@ def decide_publish(stream: Stream, command: PublishSnapshot) -> SnapshotPublishe
     return None
 
 
-def decide_trim(stream: Stream, command: Trim) -> Trimmed | Refused | None:
-    """What a trim comes to; None if there is something to drop."""
+def decide_trim(state: "State", command: Trim) -> Stream | Trimmed | Refused:
+    """The stream to trim."""
+    stream = state.visible(command.bucket, command.stream, command.incarnation)
+    if isinstance(stream, Refused):
+        return stream
     offset, visible = command.offset, stream.snapshot
     if visible is None:
         return refused("snapshot_conflict", "a stream without a snapshot is not trimmed", stream)
@@ -39,7 +58,7 @@ def decide_trim(stream: Stream, command: Trim) -> Trimmed | Refused | None:
         return trimmed(stream)
     if command.record is None and not stream.is_boundary(offset):
         return refused("invalid_offset", "no message begins or ends at this offset", stream)
-    return None
+    return stream
 
 
 def published(stream: Stream, offset: int, digest: str, duplicate: bool = False) -> SnapshotPublished:
@@ -50,10 +69,3 @@ def published(stream: Stream, offset: int, digest: str, duplicate: bool = False)
 def trimmed(stream: Stream) -> Trimmed:
     """The outcome for a stream that begins where it was asked to."""
     return Trimmed(stream.incarnation, stream.tail, stream.closed, stream.earliest)
-
-
-def trimmed_off(stream: Stream) -> Refused:
-    """What was asked for lies before the earliest byte that is kept."""
-    refusal = refused("offset_trimmed", f"the stream begins at {stream.earliest}", stream)
-    refusal.earliest = stream.earliest
-    return refusal

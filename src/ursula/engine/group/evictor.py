@@ -1,0 +1,156 @@
+"""After a flush: how much of what is stored stays in memory, for how long, and its eviction in small steps.
+
+Most readers ask for what was written lately. So it stays for a while after it was stored, and counts as part
+of the cache: it is evicted when the cache needs the room, when it is old, or when somebody asks for a flush.
+`model/residency.py` does the evicting; this module decides when.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ...cold.cache import Cache
+from ...model.state import State
+from ...model.store_view.dirty_rows import Key
+from ..pacing import Turn
+
+STREAMS_AT_ONCE = 32
+"""How many streams are measured between two looks at the clock, which cost as much as one measurement."""
+
+
+class ResidentCut(NamedTuple):
+    """Streams whose messages up to a cut are stored and stay in memory: their size, and since when."""
+
+    cut: int
+    keys: list[Key]
+    size: int
+    since: float
+
+
+class Evictor:
+    """Evicts what one group has both in memory and in the store."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._residency = state.residency
+        self._cache = Cache(0)
+        self._seconds = 0.0
+        self._may_stay = True
+        self._resident: dict[int, ResidentCut] = {}  # by cut, oldest first
+        self._leaving: list[ResidentCut] = []
+        self._evicted_to = state.stored_to
+        self.resident_bytes = 0
+        self.task: asyncio.Task[None] | None = None
+
+    def attach_cache(self, cache: Cache, seconds: float) -> None:
+        """Let stored data stay for some seconds, in at most half of the room of a cache."""
+        self._cache, self._seconds = cache, seconds
+
+    def allow_resident(self, may_stay: bool) -> None:
+        """Say whether data that is stored from now on may stay; if not, earlier data is evicted too."""
+        self._may_stay = may_stay
+        if not may_stay:
+            for cut in list(self._resident):
+                self._evict_later(cut)
+
+    @property
+    def _room(self) -> int:
+        return self._cache.bytes_max // 2 if self._may_stay else 0
+
+    def begin(self) -> None:
+        """Begin to evict. A task that is already at work continues with what is new."""
+        if self.task is None or self.task.done():
+            self.task = asyncio.get_running_loop().create_task(self._run())
+
+    async def wait(self) -> None:
+        """Wait until everything is evicted that may be evicted now."""
+        if self.task is not None:
+            await asyncio.wait((self.task,))
+
+    def stop(self) -> None:
+        """Stop, and leave the rest in memory."""
+        if self.task is not None:
+            self.task.cancel()
+
+    def tick(self) -> None:
+        """Evict what has stayed for long, and park streams that were unparked."""
+        latest = time.monotonic() - self._seconds
+        for cut in [resident.cut for resident in self._resident.values() if resident.since <= latest]:
+            self._evict_later(cut)
+        if self._has_more or self._residency.unparked:
+            self.begin()
+
+    async def _run(self) -> None:
+        turn = Turn()
+        while True:
+            await self._drive(self._residency.evict_trimmed(), turn)
+            await self._evict_flushed(turn)
+            while self._leaving:
+                leaving = self._leaving.pop()
+                await self._drive(self._residency.evict(leaving.keys, leaving.cut), turn)
+            await self._drive(self._residency.park_unused(), turn)
+            if not self._has_more:  # more may have come meanwhile, and `begin` has left it to this task
+                return
+
+    @property
+    def _has_more(self) -> bool:
+        return bool(self._residency.has_evictable or self._leaving)
+
+    async def _drive(self, steps: Iterator[None], turn: Turn) -> None:
+        for _ in steps:
+            await turn.end()
+
+    async def _evict_flushed(self, turn: Turn) -> None:
+        """Evict what was flushed since the last time, except what may stay."""
+        cut, keys, parts = self._residency.take_evictable()
+        before, self._evicted_to = self._evicted_to, cut
+        await self._drive(self._residency.evict_journals(parts), turn)
+        del parts
+        if self._room:
+            keys, staying, size = await self._divide(keys, before, cut, turn)
+            if size > self._room:
+                keys += staying
+            elif staying:
+                self._keep(ResidentCut(cut, staying, size, time.monotonic()))
+        await self._drive(self._residency.evict(keys, cut), turn)
+
+    async def _divide(
+        self, keys: list[Key], before: int, cut: int, turn: Turn
+    ) -> tuple[list[Key], list[Key], int]:
+        """The keys to evict, those of streams that may stay, and what these take since the cut before.
+
+        The list itself is emptied.
+        """
+        going: list[Key] = []
+        staying: list[Key] = []
+        total = 0
+        while keys:
+            step = keys[-STREAMS_AT_ONCE:]
+            del keys[-STREAMS_AT_ONCE:]
+            for key in step:
+                size = self._residency.memory_of(key, before, cut)
+                if size is None:
+                    going.append(key)
+                else:
+                    staying.append(key)
+                    total += size
+            await turn.end()
+        return going, staying, total
+
+    def _keep(self, resident: ResidentCut) -> None:
+        """Have streams stay, and evict the oldest that no longer have room beside them."""
+        self._resident[resident.cut] = resident
+        self.resident_bytes += resident.size
+        while self.resident_bytes > self._room:
+            self._evict_later(next(iter(self._resident)))
+        if resident.cut in self._resident:
+            self._cache.reserve((self, resident.cut), resident.size, lambda: self._evict_later(resident.cut))
+
+    def _evict_later(self, cut: int) -> None:
+        """Have the task evict streams."""
+        resident = self._resident.pop(cut)
+        self.resident_bytes -= resident.size
+        self._cache.unreserve((self, cut))
+        self._leaving.append(resident)
+        self.begin()

@@ -1,0 +1,91 @@
+"""Segments and state objects in the forms in which they are named, and the conversions between these.
+
+The log and the state name them by `StoredSegment` and `StoredState` of the model, which are the whole
+description. A manifest has the same fields as JSON under other names, a live list has what readers outside
+the server need, and a reader of segments takes a reference to the footer.
+"""
+
+from ..cold.segment.reader import SegmentRef
+from ..cold.segment.writer import SegmentSummary
+from ..cold.state.manifest import LiveSegment, SegmentFacts, StateFacts
+from ..model.commands import StoredSegment, StoredState
+
+
+def segment_from_summary(key: str, first: int, last: int, summary: SegmentSummary) -> StoredSegment:
+    """A segment that was written, of the positions after `first` up to `last`."""
+    return StoredSegment(
+        first=first,
+        last=last,
+        key=key,
+        rows=summary.row_count,
+        size=summary.size,
+        payload_bytes=summary.payload_bytes,
+        footer_bytes=summary.footer_bytes,
+        footer_crc=summary.footer_crc,
+        digest=summary.digest,
+    )
+
+
+def segment_from_facts(facts: SegmentFacts) -> StoredSegment:
+    """A segment that a manifest names."""
+    return StoredSegment(
+        first=facts.first,
+        last=facts.last,
+        key=facts.path,
+        rows=facts.rows,
+        size=facts.bytes,
+        payload_bytes=facts.payload_bytes,
+        footer_bytes=facts.footer_bytes,
+        footer_crc=facts.footer_crc,
+        digest=facts.digest,
+    )
+
+
+def segment_facts(segment: StoredSegment) -> SegmentFacts:
+    """A segment as a manifest names it."""
+    return SegmentFacts(
+        first=segment.first,
+        last=segment.last,
+        path=segment.key,
+        rows=segment.rows,
+        bytes=segment.size,
+        payload_bytes=segment.payload_bytes,
+        footer_bytes=segment.footer_bytes,
+        footer_crc=segment.footer_crc,
+        digest=segment.digest,
+    )
+
+
+def live_segment(segment: StoredSegment) -> LiveSegment:
+    """A segment as a live list names it."""
+    return LiveSegment(
+        path=segment.key,
+        first=segment.first,
+        last=segment.last,
+        rows=segment.rows,
+        bytes=segment.size,
+    )
+
+
+def segment_ref(segment: StoredSegment) -> SegmentRef:
+    """A segment as its reader takes it."""
+    return SegmentRef(
+        key=segment.key,
+        size=segment.size,
+        footer_bytes=segment.footer_bytes,
+        footer_crc=segment.footer_crc,
+    )
+
+
+def state_from_facts(facts: StateFacts) -> StoredState:
+    """A state object that a manifest names."""
+    return StoredState(
+        key=facts.path, is_base=facts.base, rows=facts.rows, size=facts.bytes, digest=facts.digest
+    )
+
+
+def state_facts(state: StoredState) -> StateFacts:
+    """A state object as a manifest names it."""
+    return StateFacts(
+        path=state.key, base=state.is_base, rows=state.rows, bytes=state.size, digest=state.digest
+    )

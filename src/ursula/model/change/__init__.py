@@ -1,0 +1,1 @@
+"""What a command does once it is decided: one function per command, which can no longer fail."""

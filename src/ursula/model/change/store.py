@@ -1,0 +1,93 @@
+"""Noting what the store has: cuts, flushes, merges and garbage collection."""
+
+from typing import TYPE_CHECKING
+
+from ..commands import Collect, FlushBegin, Flushed, Merge, StoredSegment
+from ..deleted import Grave
+from ..outcomes import CutMade, Done
+from ..store_view.dirty_rows import RowKind
+from ..store_view.store_state import Replaced
+
+if TYPE_CHECKING:
+    from ..state import State
+
+
+def change_flush_begin(state: "State", command: FlushBegin, plan: None, index: int) -> CutMade:
+    """Make the end of this entry a cut."""
+    state.end_with_cut()
+    return CutMade(state.position)
+
+
+def change_flushed(state: "State", command: Flushed, plan: None, index: int) -> Done:
+    """Note what was flushed: memory no longer needs it."""
+    stored = state.stored
+    stored.flushed = command.cut
+    stored.ahead = None
+    if command.segment is not None:
+        _add_segment(state, command.segment)
+    if command.state.is_base:
+        for replaced in stored.chain:
+            replace_object(state, replaced.key)
+        stored.chain = (command.state,)
+    else:
+        stored.chain += (command.state,)
+    for position, blob in stored.bodies:
+        if position <= command.cut:
+            replace_object(state, f"blobs/{blob}")
+    stored.bodies = [body for body in stored.bodies if body[0] > command.cut]
+    parts = [part for cut, parts in state.sealed_parts if cut <= command.cut for part in parts]
+    state.sealed_parts = [sealed for sealed in state.sealed_parts if sealed[0] > command.cut]
+    state.residency.note_flushed(state.changes.settle(command.cut), parts)
+    return Done(command.cut)
+
+
+def change_merge(state: "State", command: Merge, plan: None, index: int) -> Done:
+    """Replace segments by the one that holds their rows."""
+    for key in command.inputs:
+        state.changes.note((RowKind.SEGMENT, key, ""))
+        state.segments.remove(key)
+        replace_object(state, key)
+    if command.output is not None:
+        _add_segment(state, command.output)
+    return Done(state.position)
+
+
+def change_collect(state: "State", command: Collect, plan: None, index: int) -> Done:
+    """Forget tombstones and replaced objects from before the horizon."""
+    state.stored.horizon = max(state.stored.horizon, command.horizon)
+    ended = state.graves.before(command.horizon)
+    for grave in ended:
+        state.changes.note((RowKind.GRAVE, *grave.name))
+    state.graves.remove_first(ended)
+    for grave in ended:
+        _release_snapshot(state, grave)
+    replaced = state.stored.replaced
+    for key in replaced.by_time.before(command.horizon):
+        if replaced[key].position <= command.manifest:
+            state.changes.note((RowKind.REPLACED, key, ""))
+            del replaced[key]
+    return Done(state.position)
+
+
+def want_object(state: "State", key: str) -> None:
+    """Something needs an object of the store, perhaps again."""
+    if key in state.stored.replaced:
+        state.changes.note((RowKind.REPLACED, key, ""))
+        del state.stored.replaced[key]
+
+
+def replace_object(state: "State", key: str) -> None:
+    """Nothing needs an object of the store any more."""
+    state.changes.note((RowKind.REPLACED, key, ""))
+    state.stored.replaced[key] = Replaced(state.position, state.at)
+
+
+def _release_snapshot(state: "State", grave: Grave) -> None:
+    """Older manifests have the deleted stream, and need its snapshot for as long as they are kept."""
+    if grave.blob is not None and (key := f"blobs/{grave.blob}") in state.stored.replaced:
+        replace_object(state, key)
+
+
+def _add_segment(state: "State", segment: StoredSegment) -> None:
+    state.changes.note((RowKind.SEGMENT, segment.key, ""))
+    state.segments.add(segment)

@@ -1,0 +1,69 @@
+"""Bulk writes: the rows of staged objects become appends, each exactly once.
+
+An app (a query, a job) numbers its writes. The first list of objects for a version wins, a repeated request
+continues it, and an older version is refused. Rows are appended in parts; each part names the row that it
+begins with, and only the part that begins with the next row is applied. So a writer that is killed and
+restarted, or two writers at once, neither skip nor repeat a row.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..bucket import Bucket
+from ..commands import IngestBegin, IngestRow, IngestRows
+from ..outcomes import Ignored, Ingest, Refused
+from ..text.media_type import media_type_of
+from .refusals import bucket_not_found, stored_too_long_ago
+
+if TYPE_CHECKING:
+    from ..state import State
+
+
+class NextRows(NamedTuple):
+    """The bulk write whose next rows came, and the bucket that they go to."""
+
+    ingest: Ingest
+    bucket: Bucket
+
+
+def decide_ingest_begin(state: "State", command: IngestBegin) -> Ingest | Refused | None:
+    """None if a new bulk write begins.
+
+    One that is under way must end before a newer one begins: then the outcome is the older one.
+    """
+    known = state.ingests.get((command.bucket, command.app))
+    if command.bucket not in state.buckets:
+        return bucket_not_found(command.bucket)
+    if known is not None:
+        if command.version < known.version:
+            return Refused("ingest_outdated", f"version {known.version} of the app {command.app!r} was seen")
+        if command.version == known.version or not known.ended:
+            return known
+    return stored_too_long_ago() if state.may_be_collected(command.made_at) else None
+
+
+def decide_ingest_rows(state: "State", command: IngestRows) -> NextRows | Ignored:
+    """The bulk write that the rows continue, if they are its next ones."""
+    known = state.ingests.get((command.bucket, command.app))
+    bucket = state.buckets.get(command.bucket)
+    if known is None or bucket is None or not _is_next(known, command):
+        return Ignored()
+    if any(_is_mistaken(bucket, row) for row in command.rows):
+        return Ignored()
+    return NextRows(known, bucket)
+
+
+def _is_next(known: Ingest, command: IngestRows) -> bool:
+    """Whether these are the rows that come next."""
+    return not known.ended and (known.version, known.object, known.row) == (
+        command.version,
+        command.object,
+        command.first,
+    )
+
+
+def _is_mistaken(bucket: Bucket, row: IngestRow) -> bool:
+    """Whether the stream of a row is of another type than was assumed when the row was read."""
+    if not row.assumed:
+        return False
+    stream = bucket.find(row.stream)
+    return stream is not None and not stream.gone and stream.media_type != media_type_of(row.content_type)

@@ -1,0 +1,152 @@
+"""What a group has in memory of what the store has too.
+
+Only `apply` changes what is decided; only this class changes what is in memory. `apply` notes what a flush
+has stored and what a trim has dropped. The engine drives the rest in small steps: each method that returns an
+iterator evicts or parks a little between two of its items, so that requests are served meanwhile.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from .journal import Journal
+from .store_view.dirty_rows import Key, RowKind
+from .stream.stream import Stream
+
+if TYPE_CHECKING:
+    from .state import State
+
+DROPPED_AT_ONCE = 4096
+"""How many messages are dropped in one step."""
+
+MESSAGE_BYTES = 64
+STREAM_BYTES = 640
+"""About how much memory a message takes beside its payload, and a stream that is not parked."""
+
+
+class Evictable(NamedTuple):
+    """What the store has up to a cut: the keys of changed rows, and whole parts of journals by bucket."""
+
+    cut: int
+    keys: list[Key]
+    parts: list[tuple[str, Journal]]
+
+
+class Residency:
+    """Evicts the messages of a group that are stored, and parks its idle streams."""
+
+    def __init__(self, state: "State") -> None:
+        self._state = state
+        self._flushed: list[dict[Key, None]] = []
+        self._flushed_parts: list[tuple[str, Journal]] = []
+        self.trimmed: dict[tuple[str, str], None] = {}  # streams with trimmed messages in memory
+        self.unparked: dict[Stream, str] = {}  # streams that were unparked, with their buckets
+
+    # Noted by `apply`
+
+    def note_flushed(self, keys: list[dict[Key, None]], parts: list[tuple[str, Journal]]) -> None:
+        """The store has these rows and journals."""
+        self._flushed += keys
+        self._flushed_parts += parts
+
+    def note_trimmed(self, bucket: str, name: str) -> None:
+        """A stream has more trimmed messages in memory than were dropped at once."""
+        self.trimmed[bucket, name] = None
+
+    def forget(self, stream: Stream) -> None:
+        """A stream is gone for good."""
+        self.unparked.pop(stream, None)
+
+    # Driven by the engine
+
+    @property
+    def has_evictable(self) -> bool:
+        """Whether something was flushed or trimmed since the engine asked last."""
+        return bool(self._flushed or self._flushed_parts or self.trimmed)
+
+    def take_evictable(self) -> Evictable:
+        """What was flushed since the last call."""
+        flushed, self._flushed = self._flushed, []
+        parts, self._flushed_parts = self._flushed_parts, []
+        return Evictable(self._state.stored_to, list(chain.from_iterable(flushed)), parts)
+
+    def evict_trimmed(self) -> Iterator[None]:
+        """Drop messages that were trimmed."""
+        while self.trimmed:
+            (bucket, name), _ = self.trimmed.popitem()
+            # Between two steps the name may become that of another stream.
+            while (stream := self._resident(bucket, name)) is not None and not stream.drop_trimmed():
+                yield
+
+    def evict_journals(self, parts: list[tuple[str, Journal]]) -> Iterator[None]:
+        """Drop journals, oldest first: a feed must not find a hole."""
+        for bucket, part in parts:
+            found = self._state.buckets.get(bucket)
+            if found is not None:
+                found.forget_part(part)
+            else:
+                self._state.gauge.count -= part.held_bytes
+            while not part.drain(DROPPED_AT_ONCE):
+                yield
+
+    def evict(self, keys: list[Key], cut: int) -> Iterator[None]:
+        """Drop the messages up to a cut, and park streams that are idle then. Empties the list.
+
+        Streams are freed one by one, since freeing very many at once takes long.
+        """
+        while keys:
+            key = keys.pop()
+            while not self._evict_some(*key, cut):
+                yield
+            yield
+
+    def memory_of(self, key: Key, after: int, cut: int) -> int | None:
+        """About how much memory a row's messages between two cuts take; None if they must not stay.
+
+        A stream that was written to lately is likely to be written to again, and parking it each time costs
+        more than the append. But a body that was stored by itself is not needed once it is in a segment:
+        nothing may name it any more.
+        """
+        kind, bucket, name = key
+        stream = self._resident(bucket, name) if kind == RowKind.STREAM else None
+        if stream is None:
+            return None
+        messages = stream.messages
+        if not messages.payloads or messages.has_parts:
+            return None
+        stream.encoded = None  # it is not parked soon, so its row need not be kept
+        if len(messages.payloads) == 1:  # as in most of very many streams
+            return messages.end - messages.start + MESSAGE_BYTES + STREAM_BYTES
+        begin = max(stream.end_at(after), messages.start)
+        end = max(stream.end_at(cut), begin)
+        count = messages.count_before(end) - messages.count_before(begin)
+        return end - begin + count * MESSAGE_BYTES + STREAM_BYTES
+
+    def park_unused(self) -> Iterator[None]:
+        """Park streams again that were unparked for a read."""
+        state = self._state
+        for stream, bucket in list(self.unparked.items()):
+            found = state.buckets.get(bucket)
+            if found is not None and stream.changed <= state.stored.flushed:
+                found.park(stream)
+            self.unparked.pop(stream, None)
+            yield
+
+    def _resident(self, bucket: str, name: str) -> Stream | None:
+        found = self._state.buckets.get(bucket)
+        return found.streams.get(name) if found is not None else None
+
+    def _evict_some(self, kind: int, bucket: str, name: str, cut: int) -> bool:
+        """Drop some messages of a row; whether none is left to drop."""
+        state = self._state
+        if kind == RowKind.GRAVE:
+            return state.graves.drop_stored(bucket, name, cut, DROPPED_AT_ONCE)
+        stream = self._resident(bucket, name) if kind == RowKind.STREAM else None
+        if stream is not None:
+            if not stream.drop_stored(cut, DROPPED_AT_ONCE):
+                return False
+            if stream.changed <= state.stored_to:
+                state.buckets[bucket].park(stream)
+            else:
+                stream.encoded = None  # it is not parked soon, so its row need not be kept
+        return True

@@ -1,1 +1,0 @@
-"""How commands are decided and what they change, one module for each kind."""
