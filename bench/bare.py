@@ -13,7 +13,7 @@ import uvloop
 
 from ursula.config import Address
 from ursula.http.server import listen
-from ursula.http.syntax.cors import Cors
+from ursula.http.syntax.cors import CorsPolicy
 from ursula.http.wire.headers import HeaderList
 from ursula.http.wire.request import Request
 from ursula.http.wire.server import WireServer
@@ -22,7 +22,7 @@ CONNECTIONS = 16_384
 UNREAD_BYTES = 256 << 20
 KEEP_ALIVE_SECONDS = 75.0
 
-_COMMON = Cors(("*",)).lines(None)
+_COMMON = CorsPolicy(("*",)).lines(None)
 _ANSWER: HeaderList = [
     ("stream-next-offset", "00000000000000000256"),
     ("etag", '"1-0-1099511627777-0:256:256"'),

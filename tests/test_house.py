@@ -39,7 +39,7 @@ ENGINE_VALUES = {
 
 ALLOWED = {
     "model": {"ursula.model"},
-    "log": {"ursula.log", "ursula.crc", "ursula.tally"},
+    "log": {"ursula.log", "ursula.crc", "ursula.histogram"},
     "cold": {"ursula.cold", "ursula.crc"},
     "engine": {
         "ursula.engine",
@@ -48,7 +48,7 @@ ALLOWED = {
         "ursula.cold",
         "ursula.crc",
         "ursula.malloc",
-        "ursula.tally",
+        "ursula.histogram",
     },
     "http": {
         "ursula.http",
@@ -61,7 +61,7 @@ ALLOWED = {
         "ursula.log.interface",
         "ursula.logs",
         "ursula.malloc",
-        "ursula.tally",
+        "ursula.histogram",
         *MODEL_VALUES,
     },
     "client": {"ursula.client"},
@@ -88,7 +88,7 @@ ALLOWED = {
     "logs.py": {"ursula.printable"},
     "malloc.py": set(),
     "printable.py": set(),
-    "tally.py": set(),
+    "histogram.py": set(),
 }
 """Which of our modules a room may import; a folder stands for all that is in it."""
 

@@ -9,7 +9,7 @@ import ctypes
 import pyarrow as pa
 
 
-def give_back() -> None:
+def trim_malloc() -> None:
     """Let the system have what nobody uses. Takes some milliseconds: for a thread."""
     pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have their own ways

@@ -306,9 +306,9 @@ def test_a_removed_object_does_not_come_back(
             await store.put(key, b"bytes")
         disk = Disk(monkeypatch)
         await store.delete(["segments/g0/one", "segments/g0/two", "never/there"])
-        changed = store.local_path(others[0]).parent if others else tmp_path / "cold"
-        assert changed.exists()
-        assert ("sync", str(changed)) in disk.steps
+        dirty_at = store.local_path(others[0]).parent if others else tmp_path / "cold"
+        assert dirty_at.exists()
+        assert ("sync", str(dirty_at)) in disk.steps
         await store.close()
 
     asyncio.run(test())

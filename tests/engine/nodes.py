@@ -14,7 +14,7 @@ from ursula.config import Cold
 from ursula.engine.data_folder import DataFolder
 from ursula.engine.group.group import Group
 from ursula.engine.node import Node
-from ursula.engine.reads.deferred import Later
+from ursula.engine.reads.deferred import Deferred
 from ursula.model.commands import (
     AnyCommand,
     Append,
@@ -134,9 +134,9 @@ async def picture(node: Node, streams: Sequence[str] = STREAMS) -> dict[str, obj
     return found
 
 
-async def got(read: "T | Refused | Later[T]") -> "T | Refused":
+async def got(read: "T | Refused | Deferred[T]") -> "T | Refused":
     """What a read came to, wherever its bytes lie."""
-    return await read.get() if isinstance(read, Later) else read
+    return await read.get() if isinstance(read, Deferred) else read
 
 
 async def is_repeat(node: Node, seq: int) -> bool:

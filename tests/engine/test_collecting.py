@@ -212,15 +212,15 @@ def test_very_much_that_has_ended_is_collected_by_many_small_commands(
 
     async def session() -> None:
         async with tidied(tmp_path) as group:
-            graves, ask = group.group.state.graves.incarnations, group.group.ask
+            deleted, ask = group.group.state.deleted.incarnations, group.group.ask
             for number in range(30):
                 await group.create(f"s{number}", b"x")
                 await group.delete(f"s{number}")
-            counts = [len(graves)]
+            counts = [len(deleted)]
 
             async def counted(command: AnyCommand) -> AnyOutcome | Failure:
                 outcome = await ask(command)
-                counts.append(len(graves))
+                counts.append(len(deleted))
                 return outcome
 
             monkeypatch.setattr(group.group, "ask", counted)

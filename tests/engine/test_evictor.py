@@ -10,9 +10,9 @@ from tests.engine.nodes import begin, done, got, node_on, picture, write
 
 from ursula.cold.blobs import made_at
 from ursula.config import Cold
-from ursula.engine.hot_bytes import HotStream, survey
+from ursula.engine.hot_bytes import HotStream, report_hot_bytes
 from ursula.engine.node import Node
-from ursula.engine.pacing import Turn
+from ursula.engine.pacing import TimeSlice
 from ursula.model import bucket, residency
 from ursula.model.commands import (
     Append,
@@ -255,9 +255,9 @@ def test_what_stays_is_not_told_to_be_hot(tmp_path: Path) -> None:
         async with node_on(tmp_path, cold=with_room()) as node:
             group = node.groups[0]
             await add_part(node, b"a")
-            assert (await survey(group.state)).largest == []
+            assert (await report_hot_bytes(group.state)).largest == []
             await done(group, Append("b", "s", (b"new",), "text/plain"))
-            assert (await survey(group.state)).largest == [HotStream(3, "b", "s")]
+            assert (await report_hot_bytes(group.state)).largest == [HotStream(3, "b", "s")]
 
     run(session())
 
@@ -271,7 +271,7 @@ def test_a_flush_that_ends_while_streams_are_parked_is_looked_after(
             await add_part(node, b"a")
             drive, parking, go_on = evictor._drive, asyncio.Event(), asyncio.Event()
 
-            async def slowly(steps: Iterator[None], turn: Turn) -> None:
+            async def slowly(steps: Iterator[None], turn: TimeSlice) -> None:
                 if steps.__name__ == "park_unused":  # type: ignore[attr-defined]
                     parking.set()
                     await go_on.wait()
@@ -412,7 +412,7 @@ def test_the_messages_of_a_stream_that_has_ended_are_let_go_of_some_at_a_time(
             await settled(node)
             assert max(bites) == 8
             assert sum(bites) == 3 * 30
-            assert not group.state.graves._hot
+            assert not group.state.deleted._hot
             await done(group, Undelete("b", "s"))
             assert await read(node) == b"".join(b"%d." % number for number in range(30))
 

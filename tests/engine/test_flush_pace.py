@@ -6,7 +6,13 @@ import pytest
 
 from ursula.engine import pacing as slices
 from ursula.engine.flush.pace import RESTS, FlushPace
-from ursula.engine.pacing import LATE_SLICE_SECONDS, REST_SECONDS_MAX, REST_SECONDS_MIN, SLICE_SECONDS, Turn
+from ursula.engine.pacing import (
+    LATE_SLICE_SECONDS,
+    REST_SECONDS_MAX,
+    REST_SECONDS_MIN,
+    SLICE_SECONDS,
+    TimeSlice,
+)
 from ursula.model.journal import Gauge
 
 SIZE = 1000
@@ -19,7 +25,7 @@ def gauge(count: int) -> Gauge:
 
 
 @pytest.mark.parametrize(
-    ("hot", "hot_bytes_max", "rests"),
+    ("hot", "hot_bytes_max", "rest_ratio"),
     [
         (0, None, RESTS),
         (SIZE, None, RESTS),
@@ -34,17 +40,17 @@ def gauge(count: int) -> Gauge:
     ],
 )
 def test_the_more_is_in_memory_the_less_a_flush_rests(
-    hot: int, hot_bytes_max: int | None, rests: float
+    hot: int, hot_bytes_max: int | None, rest_ratio: float
 ) -> None:
     pace = FlushPace(gauge(hot), SIZE, hot_bytes_max)
-    assert pace.rests() == rests
-    assert pace.is_late() == (rests == 0)
+    assert pace.rest_ratio() == rest_ratio
+    assert pace.is_late() == (rest_ratio == 0)
 
 
 def test_nobody_waits_for_a_rest() -> None:
     pace = FlushPace(gauge(0), SIZE, None)
     pace.somebody_waits = True
-    assert pace.rests() == 0
+    assert pace.rest_ratio() == 0
     assert not pace.is_late()
 
 
@@ -69,7 +75,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def goes_on(turn: Turn) -> bool:
+def goes_on(turn: TimeSlice) -> bool:
     """Whether others go on at the end of a step."""
 
     async def end() -> bool:
@@ -83,7 +89,7 @@ def goes_on(turn: Turn) -> bool:
 
 @pytest.mark.parametrize(("hot", "slice_seconds"), [(0, SLICE_SECONDS), (3 * SIZE, LATE_SLICE_SECONDS)])
 def test_others_go_on_when_the_time_of_a_turn_is_up(clock: Clock, hot: int, slice_seconds: float) -> None:
-    turn = Turn(FlushPace(gauge(hot), SIZE, None))
+    turn = TimeSlice(FlushPace(gauge(hot), SIZE, None))
     for _ in range(2):
         clock.now += 0.9 * slice_seconds
         assert not goes_on(turn)
@@ -92,7 +98,7 @@ def test_others_go_on_when_the_time_of_a_turn_is_up(clock: Clock, hot: int, slic
 
 
 def test_a_rest_is_as_long_as_the_step_allows_but_not_longer_than_the_longest(clock: Clock) -> None:
-    turn = Turn(FlushPace(gauge(0), SIZE, None))
+    turn = TimeSlice(FlushPace(gauge(0), SIZE, None))
     for worked_seconds in (SLICE_SECONDS / 2, 0.004, 1.0):
         clock.now += worked_seconds
         turn.end_in_thread()
@@ -100,7 +106,7 @@ def test_a_rest_is_as_long_as_the_step_allows_but_not_longer_than_the_longest(cl
 
 
 def test_work_that_others_wait_for_does_not_rest(clock: Clock) -> None:
-    turn = Turn()
+    turn = TimeSlice()
     clock.now += 1.0
     turn.end_in_thread()
     assert clock.slept == [0]
@@ -115,7 +121,7 @@ def test_others_have_a_moment_after_every_step_on_the_loop(
         slept.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    turn = Turn()
+    turn = TimeSlice()
     clock.now += LATE_SLICE_SECONDS
     asyncio.run(turn.end())
     assert slept == [REST_SECONDS_MIN]

@@ -15,9 +15,9 @@ from ursula.config import Cold
 from ursula.engine.flush import ranges as flush_ranges
 from ursula.engine.flush import rows as flush_rows
 from ursula.engine.flush.rows import rows_by_range, rows_of
-from ursula.engine.flush.segment_upload import Hand, Place, store_bit_by_bit
+from ursula.engine.flush.segment_upload import PacedExecutor, SegmentRange, upload_streamed
 from ursula.engine.node import Node
-from ursula.engine.pacing import Turn
+from ursula.engine.pacing import TimeSlice
 from ursula.engine.reads.blobs import BlobReads
 from ursula.model.commands import Append, Body, Create, Delete, Producer, PublishSnapshot, SetAttributes
 
@@ -51,7 +51,7 @@ async def live(node: Node, seed: int) -> None:
             await by_reference(node, bucket, draw)
         if number == 300:
             await node.flushers[0]._cut(False)
-            group.state.changes.end_capture()
+            group.state.dirty_rows.end_capture()
 
 
 async def by_reference(node: Node, bucket: str, draw: random.Random) -> None:
@@ -81,16 +81,16 @@ def test_a_segment_that_is_flushed_bit_by_bit_is_that_of_all_rows(tmp_path: Path
             await live(node, seed)
             cut = await node.flushers[0]._cut(False)
             fetch = BlobReads(node.store, node.cache).fetch
-            place = Place(0, cut.start, cut.position)
-            whole = encode_segment(await rows_of(cut.parts, 0, fetch, Turn()), *place)
+            place = SegmentRange(0, cut.start, cut.position)
+            whole = encode_segment(await rows_of(cut.parts, 0, fetch, TimeSlice()), *place)
             sizes: list[int] = []
-            rows = weighed(rows_by_range(cut.parts, 0, fetch, Turn()), sizes)
-            stored = await store_bit_by_bit(node.store, node.unfinished, place, rows, Hand())
+            rows = weighed(rows_by_range(cut.parts, 0, fetch, TimeSlice()), sizes)
+            stored = await upload_streamed(node.store, node.unfinished, place, rows, PacedExecutor())
             assert stored is not None
             assert len(sizes) > 50
             assert max(sizes) < 10_000
             assert (stored.rows, stored.digest) == (whole.summary.row_count, whole.summary.digest)
-            node.groups[0].state.changes.end_capture()
+            node.groups[0].state.dirty_rows.end_capture()
 
     run(session())
 

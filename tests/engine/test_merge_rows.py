@@ -16,10 +16,10 @@ from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.temp_files import Unfinished
 from ursula.cold.segment.reader import Segments
 from ursula.cold.segment.writer import encode_segment
-from ursula.engine.flush.segment_upload import Hand, Place, store_bit_by_bit
+from ursula.engine.flush.segment_upload import PacedExecutor, SegmentRange, upload_streamed
 from ursula.engine.segment_info import segment_from_summary
 from ursula.engine.upkeep import merge_rows
-from ursula.engine.upkeep.liveness import Needed
+from ursula.engine.upkeep.liveness import LiveRows
 from ursula.engine.upkeep.merge_rows import MergeRows
 from ursula.model.commands import StoredSegment
 from ursula.model.state import State
@@ -52,7 +52,7 @@ async def stored(store: FsStore, rows: list[Row], count: int) -> list[StoredSegm
     last = max(fields["position"] for fields in rows)
     found = []
     for number in range(count):
-        place = Place(0, last * number // count, last * (number + 1) // count)
+        place = SegmentRange(0, last * number // count, last * (number + 1) // count)
         table = table_of(fields for fields in rows if place.first < fields["position"] <= place.last)
         encoded = encode_segment(table, *place, row_group_bytes=4000)
         key = place.new_key()
@@ -80,13 +80,13 @@ def test_a_merge_bit_by_bit_is_the_same_as_one_of_all_rows(
         store = FsStore(tmp_path)
         with ThreadPoolExecutor(1) as threads:
             inputs = await stored(store, rows, 5)
-            merging = MergeRows(inputs, Segments(store, Cache(0), threads), Needed(State(0), keep_all=True))
+            merging = MergeRows(inputs, Segments(store, Cache(0), threads), LiveRows(State(0), keep_all=True))
             await merging.look()
             assert merging.row_count == len(rows)
-            place = Place(0, inputs[0].first, inputs[-1].last)
+            place = SegmentRange(0, inputs[0].first, inputs[-1].last)
             sizes: list[int] = []
             tables = weighed(merging.ranges(), sizes)
-            output = await store_bit_by_bit(store, Unfinished(store, tmp_path), place, tables, Hand())
+            output = await upload_streamed(store, Unfinished(store, tmp_path), place, tables, PacedExecutor())
         assert max(sizes) < 2 * range_bytes + 10_000
         assert output is not None
         whole = encode_segment(table_of(rows), *place)

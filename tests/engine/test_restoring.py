@@ -12,12 +12,12 @@ from tests.engine.driving import run
 from tests.engine.nodes import FaultyStore, begin, is_repeat, node_on, picture, write
 
 from ursula.cold.objects.fs import FsStore
-from ursula.cold.objects.store import Store, Stored, StoreUnavailable
+from ursula.cold.objects.store import ObjectInfo, Store, StoreUnavailable
 from ursula.cold.state import generation_history as cold_lineage
 from ursula.cold.state import manifest as manifests
 from ursula.cold.state.generation_history import Lineage
 from ursula.engine.data_folder import FolderRefused, NewFolder
-from ursula.engine.load_state import StartRefused, load
+from ursula.engine.load_state import StoreRefused, load
 from ursula.engine.offline.restore import Damaged, Moment, Restored, RestoreRefused, parse_moment, restore
 from ursula.engine.offline.verify import check_contents
 from ursula.log.interface import GENERATION_SHIFT
@@ -231,7 +231,7 @@ def test_the_old_node_stops_at_its_next_flush_and_does_not_start_again(tmp_path:
             await write(node, 2)
             with pytest.raises(Exception, match="the store is in generation 2, and this node in 1"):
                 await node.flushers[0].flush()
-        with pytest.raises(StartRefused, match="is in generation 2, and this data folder in 1"):
+        with pytest.raises(StoreRefused, match="is in generation 2, and this data folder in 1"):
             async with node_on(tmp_path / "old"):
                 pass
 
@@ -284,7 +284,7 @@ def test_the_store_may_lie_in_the_new_folder_and_nothing_else_may(tmp_path: Path
 class BusyStore(FsStore):
     """A store to which someone else writes a manifest while its segments are looked for."""
 
-    async def list(self, prefix: str) -> list[Stored]:
+    async def list(self, prefix: str) -> list[ObjectInfo]:
         if prefix.startswith("segments/"):
             newest = (await manifests.find_manifests(self, 0))[0]
             await self.put(manifests.manifest_key(0, newest.position), await self.get(newest.key))

@@ -11,7 +11,7 @@ from tests.engine.nodes import begin, node_on, picture, write
 
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.state.manifest import Generation, encode
-from ursula.engine.load_state import StartRefused
+from ursula.engine.load_state import StoreRefused
 from ursula.engine.node import Node
 from ursula.log.interface import LogDamaged
 
@@ -34,7 +34,7 @@ async def filled(folder: Path, flushes: int = 3, between: Callable[[Node], objec
 
 
 def refused(
-    folder: Path, prepare: Callable[[], Awaitable[None]], kind: type[Exception] = StartRefused
+    folder: Path, prepare: Callable[[], Awaitable[None]], kind: type[Exception] = StoreRefused
 ) -> str:
     """Why the folder is not started from."""
     found: list[str] = []
@@ -124,7 +124,7 @@ def test_a_generation_that_cannot_be_read_is_refused_and_no_restore_is_promised(
 def test_the_store_of_another_cluster_is_refused(tmp_path: Path) -> None:
     async def session() -> None:
         await filled(tmp_path / "one", 1)
-        with pytest.raises(StartRefused, match=r"belongs to the cluster .*, and this data folder to "):
+        with pytest.raises(StoreRefused, match=r"belongs to the cluster .*, and this data folder to "):
             async with node_on(tmp_path / "other", FsStore(tmp_path / "one" / "cold")):
                 pass
 

@@ -4,7 +4,14 @@ import asyncio
 
 from tests.engine.driving import BEGIN, Stretches, run
 
-from ursula.engine.hot_bytes import LARGEST_COUNT, HotStream, Survey, held, merged, survey
+from ursula.engine.hot_bytes import (
+    LARGEST_COUNT,
+    HotBytesReport,
+    HotStream,
+    hot_totals,
+    merge_reports,
+    report_hot_bytes,
+)
 from ursula.model.commands import AnyCommand, Append, Create, Delete, PublishSnapshot
 from ursula.model.state import State
 
@@ -25,14 +32,14 @@ def filled(sizes: dict[tuple[str, str], int]) -> State:
 def test_the_largest_streams_come_first_and_empty_ones_not_at_all() -> None:
     async def session() -> None:
         state = filled({("a", "one"): 1, ("a", "ten"): 10, ("b", "five"): 5, ("b", "none"): 0})
-        found = await survey(state)
+        found = await report_hot_bytes(state)
         assert found.largest == [
             HotStream(10, "a", "ten"),
             HotStream(5, "b", "five"),
             HotStream(1, "a", "one"),
         ]
         assert found.oldest_at == BEGIN
-        assert found.hot_bytes == (await held(state)).hot_bytes >= 16
+        assert found.hot_bytes == (await hot_totals(state)).hot_bytes >= 16
 
     run(session())
 
@@ -40,7 +47,7 @@ def test_the_largest_streams_come_first_and_empty_ones_not_at_all() -> None:
 def test_only_so_many_are_named() -> None:
     async def session() -> None:
         state = filled({("many", f"{number:04}"): number for number in range(3 * LARGEST_COUNT)})
-        found = await survey(state)
+        found = await report_hot_bytes(state)
         assert [stream.hot_bytes for stream in found.largest] == [
             3 * LARGEST_COUNT - 1 - place for place in range(LARGEST_COUNT)
         ]
@@ -50,8 +57,8 @@ def test_only_so_many_are_named() -> None:
 
 def test_nothing_has_no_bytes() -> None:
     async def session() -> None:
-        assert await survey(State(0)) == Survey(0, None, [])
-        assert await held(State(0)) == (0, 0)
+        assert await report_hot_bytes(State(0)) == HotBytesReport(0, None, [])
+        assert await hot_totals(State(0)) == (0, 0)
 
     run(session())
 
@@ -59,7 +66,7 @@ def test_nothing_has_no_bytes() -> None:
 def test_what_was_trimmed_is_no_longer_the_streams_but_still_in_memory() -> None:
     async def session() -> None:
         state = filled({("a", "trimmed"): 100, ("a", "ended"): 50})
-        before = (await held(state)).hot_bytes
+        before = (await hot_totals(state)).hot_bytes
         state.begin(2, BEGIN)
         state.apply_all(
             [
@@ -67,7 +74,7 @@ def test_what_was_trimmed_is_no_longer_the_streams_but_still_in_memory() -> None
                 Delete("a", "ended"),
             ]
         )
-        found = await survey(state)
+        found = await report_hot_bytes(state)
         assert found.largest == []
         assert found.hot_bytes >= before
 
@@ -75,9 +82,9 @@ def test_what_was_trimmed_is_no_longer_the_streams_but_still_in_memory() -> None
 
 
 def test_groups_are_put_together() -> None:
-    first = Survey(10, 7, [HotStream(10, "a", "s")])
-    second = Survey(20, 5, [HotStream(15, "b", "t"), HotStream(5, "b", "u")])
-    assert merged([first, second, Survey(0, None, [])]) == Survey(
+    first = HotBytesReport(10, 7, [HotStream(10, "a", "s")])
+    second = HotBytesReport(20, 5, [HotStream(15, "b", "t"), HotStream(5, "b", "u")])
+    assert merge_reports([first, second, HotBytesReport(0, None, [])]) == HotBytesReport(
         30, 5, [HotStream(15, "b", "t"), HotStream(10, "a", "s"), HotStream(5, "b", "u")]
     )
 
@@ -87,7 +94,7 @@ def test_others_go_on_while_it_walks_and_may_change_everything() -> None:
         state = filled(
             {(f"bucket-{number % 300}", f"stream-{number}"): 1 + number % 7 for number in range(60_000)}
         )
-        walk = asyncio.create_task(survey(state))
+        walk = asyncio.create_task(report_hot_bytes(state))
         stretches, turns = Stretches(), 0
         while not walk.done():
             await asyncio.sleep(0)

@@ -21,8 +21,8 @@ from ursula.engine.load_state import load, load_newest
 from ursula.engine.offline.verify import blobs_of
 from ursula.engine.reads.cold_feed import FeedReads
 from ursula.engine.reads.cold_stream import ColdReads
-from ursula.engine.reads.deferred import Later
-from ursula.engine.upkeep.garbage import Collector, CollectSettings
+from ursula.engine.reads.deferred import Deferred
+from ursula.engine.upkeep.garbage import CollectSettings, GarbageCollector
 from ursula.engine.upkeep.merger import Merger, MergeSettings
 from ursula.log.file import FileLog
 from ursula.model.commands import AnyCommand, Append, Create, Delete, ForkPoint, PublishSnapshot, Undelete
@@ -87,11 +87,11 @@ class Tidied:
         while await self.merger.step():
             pass
 
-    async def collect(self, keep: float, now: int | None = None) -> Collector:
+    async def collect(self, keep: float, now: int | None = None) -> GarbageCollector:
         """Collect as if objects were kept so many seconds."""
         settings = CollectSettings(1, keep)
         clock = system_clock if now is None else lambda: now
-        collector = Collector([self.group], [self.flusher], self.store, clock, settings)
+        collector = GarbageCollector([self.group], [self.flusher], self.store, clock, settings)
         await collector.collect()
         return collector
 
@@ -109,7 +109,7 @@ class Tidied:
         parts, wanted = [], offset
         while True:
             read = self.group.read("b", name, wanted, offset + bytes_max - wanted)
-            page = await read.get() if isinstance(read, Later) else read
+            page = await read.get() if isinstance(read, Deferred) else read
             if not isinstance(page, Page):
                 return page
             parts += page.chunks
@@ -123,7 +123,7 @@ class Tidied:
         after: int | None = None
         while True:
             read = self.group.read_feed("b", after, None, 2000)
-            page = await read.get() if isinstance(read, Later) else read
+            page = await read.get() if isinstance(read, Deferred) else read
             assert isinstance(page, FeedPage), page
             rows += [(entry.position, row) for entry in page.entries for row in entry.rows]
             if page.next_position == page.tail:

@@ -25,7 +25,7 @@ from ursula.config import Cold
 from ursula.engine.clock import system_clock
 from ursula.engine.node import Node
 from ursula.engine.upkeep import merge_policy as neighbours
-from ursula.engine.upkeep.garbage import Collector, CollectSettings
+from ursula.engine.upkeep.garbage import CollectSettings, GarbageCollector
 from ursula.model.commands import Append, Create, Delete, PublishSnapshot
 from ursula.model.outcomes import Page
 
@@ -170,7 +170,7 @@ async def replace(node: Node) -> None:
 async def collect(node: Node) -> None:
     """Remove what was replaced, as if nothing was kept for long."""
     settings = CollectSettings(node.generation, 0.05)
-    collector = Collector(node.groups, node.flushers, node.store, system_clock, settings)
+    collector = GarbageCollector(node.groups, node.flushers, node.store, system_clock, settings)
     for _ in range(2):
         await asyncio.sleep(0.1)
         await collector.collect()

@@ -9,7 +9,7 @@ from tests.log.lossy_disk import LossyDisk
 
 from ursula.log.file import FileLog
 from ursula.log.follower import LIVE_ENTRIES_MAX
-from ursula.log.interface import GENERATION_SHIFT, AppendRetryable, Entry, Log, Trimmed
+from ursula.log.interface import GENERATION_SHIFT, AppendRetryable, EntriesTrimmed, Entry, Log
 from ursula.log.memory import MemoryLog
 
 Open = Callable[[], Awaitable[MemoryLog | FileLog]]
@@ -195,7 +195,7 @@ def test_following_from_before_the_trimmed_entries_says_so(open_log: Open) -> No
         positions = [await log.append(b"x" * 500) for _ in range(40)]
         await log.trim(positions[19])
         assert BASE < log.first <= positions[19]
-        with pytest.raises(Trimmed) as caught:
+        with pytest.raises(EntriesTrimmed) as caught:
             await anext(log.follow(BASE))
         assert (caught.value.after, caught.value.first) == (BASE, log.first)
         assert (await anext(log.follow(log.first))).position == log.first + 1

@@ -9,7 +9,7 @@ from tests.log.file_log import BASE, opened, path_of, read_all, read_payloads, u
 from tests.log.lossy_disk import LossyDisk
 
 from ursula.log.file import FileLog
-from ursula.log.interface import AppendRetryable, AppendUnknown, Trimmed
+from ursula.log.interface import AppendRetryable, AppendUnknown, EntriesTrimmed
 from ursula.log.record import SEGMENT_HEADER_BYTES
 
 
@@ -312,7 +312,7 @@ def test_a_trim_that_fails_can_be_tried_again() -> None:
                 with pytest.raises(OSError, match="Input/output error"):
                     await log.trim(BASE + 3)
                 assert log.first == BASE
-            with pytest.raises(Trimmed):
+            with pytest.raises(EntriesTrimmed):
                 await anext(log.follow(BASE))
             await log.trim(BASE + 3)
             assert log.first == BASE + 3

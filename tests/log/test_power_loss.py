@@ -10,7 +10,7 @@ from tests.log.file_log import BASE, opened, read_all
 from tests.log.lossy_disk import LossyDisk, PowerLoss
 
 from ursula.log.file import FileLog
-from ursula.log.interface import AppendFailed, AppendRetryable, Entry, Trimmed
+from ursula.log.interface import AppendFailed, AppendRetryable, EntriesTrimmed, Entry
 
 
 class Witness:
@@ -25,7 +25,7 @@ class Witness:
 
     async def watch(self, log: FileLog, after: int) -> None:
         """Follow until the log ends or the power does."""
-        with suppress(PowerLoss, Trimmed):
+        with suppress(PowerLoss, EntriesTrimmed):
             async for entry in log.follow(after):
                 self.shown.add(entry)
 

@@ -8,7 +8,7 @@ import pytest
 from tests.log.file_log import BASE, opened, path_of, read, read_all, read_payloads, used, write
 from tests.log.lossy_disk import LossyDisk
 
-from ursula.log.interface import GENERATION_SHIFT, Entry, LogDamaged, Trimmed
+from ursula.log.interface import GENERATION_SHIFT, EntriesTrimmed, Entry, LogDamaged
 from ursula.log.record import (
     RECORD_OVERHEAD_BYTES,
     SEGMENT_HEADER_BYTES,
@@ -287,7 +287,7 @@ def test_a_trimmed_log_still_knows_so_after_reopening() -> None:
         disk.crash()
         async with opened(disk) as log:
             assert log.first == BASE + 2
-            with pytest.raises(Trimmed):
+            with pytest.raises(EntriesTrimmed):
                 await anext(log.follow(BASE))
 
     asyncio.run(session(three_segments()))

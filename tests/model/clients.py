@@ -48,7 +48,7 @@ class Clients:
         name = self.random.choice(NAMES if bucket == "b" else NAMES[:2])
         stream = self.world.oracle.find(bucket, name)
         chance = self.random.random()
-        if stream is None or stream.gone:
+        if stream is None or stream.hidden:
             if chance < 0.35:
                 return Undelete(bucket, name)
             if chance < (0.4 if bucket == "b" else 0.7):

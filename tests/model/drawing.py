@@ -69,7 +69,7 @@ def places(
 ) -> tuple[str, str, OracleStream | None]:
     """A bucket, a name in it, and what a client sees there; mostly something."""
     taken = [
-        (bucket, name, None if stream.gone else stream)
+        (bucket, name, None if stream.hidden else stream)
         for bucket, found in oracle.buckets.items()
         for name, stream in found.streams.items()
     ]
@@ -106,7 +106,7 @@ def conditions(draw: DrawFn, stream: OracleStream | None) -> IfMatch | None:
     if not draw(sometimes):
         return None
     if draw(rarely):
-        return IfMatch((), anything=True)
+        return IfMatch((), any_version=True)
     versions = [Version("7-0-0", 0, False)]
     if stream is not None:
         now = Version(stream.incarnation, stream.tail, stream.closed)
@@ -373,7 +373,7 @@ def _now(stream: OracleStream | None) -> str:
 @st.composite
 def undeletes(draw: DrawFn, oracle: Oracle) -> Undelete:
     """The return of a stream that has ended, mostly of one that has."""
-    ended = [(grave.bucket, grave.stream.name, grave.stream) for grave in oracle.graves]
+    ended = [(tombstone.bucket, tombstone.stream.name, tombstone.stream) for tombstone in oracle.deleted]
     if not ended or draw(rarely):
         return Undelete(*draw(places(oracle))[:2])
     bucket, name, stream = draw(st.sampled_from(ended))

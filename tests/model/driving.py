@@ -104,7 +104,7 @@ class Driver:
         assert stream is not None
         return stream
 
-    def gone(self, name: str) -> str | None:
+    def hidden(self, name: str) -> str | None:
         """Why a client sees no stream at a name; None if it sees one."""
         described = self.state.reads.describe("b", name)
         return described.code if isinstance(described, Refused) else None

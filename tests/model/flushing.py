@@ -28,8 +28,8 @@ from ursula.model.journal import KIND_NAMES, Journal
 from ursula.model.outcomes import AnyOutcome, Done
 from ursula.model.state import State
 from ursula.model.store_view.checkpoint import all_keys, group_row, row_of
-from ursula.model.store_view.dirty_rows import Capture, Key
-from ursula.model.stream.blob_slice import Part
+from ursula.model.store_view.dirty_rows import Key, RowSnapshot
+from ursula.model.stream.blob_slice import BlobSlice
 from ursula.model.stream.row import read_row
 from ursula.model.stream.stream import Stream
 
@@ -77,7 +77,7 @@ class Row(NamedTuple):
     offset: int
     next_offset: int
     record: int
-    payload: bytes | Part | None
+    payload: bytes | BlobSlice | None
     producer: Any
     event: bytes | None
 
@@ -203,7 +203,7 @@ class World:
 
     def resolved(self, row: Row) -> Row:
         """A row with its bytes, as they were when they were acknowledged."""
-        if not isinstance(row.payload, Part):
+        if not isinstance(row.payload, BlobSlice):
             return row
         part = row.payload
         return row._replace(payload=self.blobs[part.blob][part.start : part.end])
@@ -291,7 +291,7 @@ class Flush:
     chain: tuple[StoredState, ...]
     is_base: bool
     parts: list[tuple[str, Journal]]
-    capture: Capture
+    capture: RowSnapshot
     step: str = "capture"
     segment: StoredSegment | None = None
     stored: StoredState | None = None
@@ -377,12 +377,12 @@ class Node:
         def row(key: Key) -> bytes | None:
             return row_of(state, key)
 
-        capture = state.changes.begin_capture(row, everything)
+        capture = state.dirty_rows.begin_capture(row, everything)
         if not is_base and not world.keeps("changes are those since the flushed position"):
-            last = state.changes.sealed[-1][1]
-            capture = state.changes.capture = Capture(iter(last), [last], row)
+            last = state.dirty_rows.sealed[-1][1]
+            capture = state.dirty_rows.capture = RowSnapshot(iter(last), [last], row)
         if not world.keeps("rows are captured before they change"):
-            state.changes.end_capture()
+            state.dirty_rows.end_capture()
         parts = [part for _, sealed in state.sealed_parts for part in sealed]
         if not world.keeps("the segment begins at the flushed position"):
             parts = state.sealed_parts[-1][1]
@@ -406,8 +406,8 @@ class Node:
 
     def _capture(self, job: Flush) -> None:
         if job.capture.is_done:
-            if self.state.changes.capture is job.capture:
-                self.state.changes.end_capture()
+            if self.state.dirty_rows.capture is job.capture:
+                self.state.dirty_rows.end_capture()
             job.step = "store_segment"
             return
         job.capture.step(self.world.random.randint(1, 20))
@@ -429,7 +429,7 @@ class Node:
 
     def filled(self, row: Row) -> Row:
         """A row with its bytes, fetched if they are in a blob."""
-        if not isinstance(row.payload, Part):
+        if not isinstance(row.payload, BlobSlice):
             return row
         blob = self.world.get(f"blobs/{row.payload.blob}")
         return row._replace(payload=blob[row.payload.start : row.payload.end])
@@ -572,15 +572,15 @@ class View:
             for name in list(bucket.all_names()):
                 stream = bucket.find(name)
                 assert stream is not None
-                if not stream.gone:
+                if not stream.hidden:
                     self.check_stream(stream)
         for stream, name in self.state.residency.unparked.items():
             self.state.buckets[name].park(stream)
         self.state.residency.unparked.clear()
 
     def check_graves(self) -> None:
-        for grave in self.state.graves.incarnations.values():
-            if (snapshot := read_row(grave.row).snapshot) is not None:
+        for tombstone in self.state.deleted.incarnations.values():
+            if (snapshot := read_row(tombstone.row).snapshot) is not None:
                 self.world.get(f"blobs/{snapshot[1]}")
 
     def check_feed(self) -> None:
@@ -639,7 +639,7 @@ class View:
         raise Lost(f"{owner.name} has no row at {offset} in {segment.key}")
 
     def bytes_in(self, piece: Any) -> bytes:
-        if isinstance(piece, Part):
+        if isinstance(piece, BlobSlice):
             whole: bytes = self.world.get(f"blobs/{piece.blob}")
             return whole[piece.start : piece.end]
         return bytes(piece)

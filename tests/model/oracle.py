@@ -50,7 +50,7 @@ from ursula.model.outcomes import (
     Renewed,
     Snapshot,
     SnapshotPublished,
-    Trimmed,
+    StreamTrimmed,
     Undeleted,
 )
 
@@ -92,7 +92,7 @@ class OracleStream:
     producers: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     parent: "OracleStream | None" = None
     fork: ForkPoint | None = None
-    gone: bool = False
+    hidden: bool = False
     earliest: int = 0
     snapshot: Snapshot | None = None
     attributes: bytes | None = None
@@ -181,7 +181,7 @@ class Oracle:
         self.at = 0
         self.buckets: dict[str, OracleBucket] = {}
         self.blobs_once_shown: set[str] = set()
-        self.graves: list[OracleGrave] = []
+        self.deleted: list[OracleGrave] = []
         self.cutting = False
         self.cuts: list[int] = []
         self.flushed = 0
@@ -195,7 +195,7 @@ class Oracle:
     def blobs_shown(self) -> list[str]:
         """The blob of every snapshot that a client sees, as often as it does."""
         streams = [stream for bucket in self.buckets.values() for stream in bucket.streams.values()]
-        return [stream.snapshot.blob for stream in streams if stream.snapshot and not stream.gone]
+        return [stream.snapshot.blob for stream in streams if stream.snapshot and not stream.hidden]
 
     def begin(self, position: int, at: int) -> None:
         if self.cutting:
@@ -281,7 +281,7 @@ class Oracle:
         stream = self.buckets[bucket].streams.get(name)
         if stream is None:
             return Refused("stream_not_found", "")
-        return Refused("stream_gone", "") if stream.gone else stream
+        return Refused("stream_gone", "") if stream.hidden else stream
 
     def read(
         self, bucket: str, name: str, offset: int, bytes_max: int, whole: bool
@@ -334,7 +334,7 @@ class Oracle:
 
     def list_streams(self, bucket: str, prefix: str, after: str) -> list[OracleStream]:
         """All streams that a client sees in a bucket, of those asked for."""
-        visible = [stream for stream in self.buckets[bucket].streams.values() if not stream.gone]
+        visible = [stream for stream in self.buckets[bucket].streams.values() if not stream.hidden]
         asked = [s for s in visible if s.name.startswith(prefix) and s.name.encode() > after.encode()]
         return sorted(asked, key=lambda stream: stream.name.encode())
 
@@ -446,7 +446,7 @@ class Oracle:
             return Refused("bucket_not_found", "")
         streams = {} if bucket is None else bucket.streams
         existing = streams.get(command.stream)
-        seen = None if existing is None or existing.gone else existing
+        seen = None if existing is None or existing.hidden else existing
         if command.incarnation is not None and (seen is None or seen.incarnation != command.incarnation):
             return Refused("incarnation_mismatch", "")
         if command.if_match is not None and (seen is None or not allows(command.if_match, seen)):
@@ -462,7 +462,7 @@ class Oracle:
             source = streams.get(command.fork.source)
             if source is None:
                 return Refused("stream_not_found", "")
-            if source.gone:
+            if source.hidden:
                 return Refused("stream_exists", "")
             if content_type is not None and media(content_type) != media(source.content_type):
                 return Refused("content_type_mismatch", "")
@@ -551,21 +551,21 @@ class Oracle:
             stream.incarnation, stream.tail, stream.closed, command.offset, command.digest, again
         )
 
-    def _trim(self, stream: OracleStream, command: Trim | PublishSnapshot, index: int) -> Trimmed:
+    def _trim(self, stream: OracleStream, command: Trim | PublishSnapshot, index: int) -> StreamTrimmed:
         if command.offset > stream.earliest:
             stream.earliest = command.offset
             event = {"earliest": command.offset}
             self._row(command.bucket, stream, "trim", index, command.offset, event=event)
-        return Trimmed(stream.incarnation, stream.tail, stream.closed, stream.earliest)
+        return StreamTrimmed(stream.incarnation, stream.tail, stream.closed, stream.earliest)
 
     def _end(self, bucket: str, stream: OracleStream, kind: str, index: int) -> Ended:
         self._row(bucket, stream, kind, index)
-        stream.gone = True
-        self.graves.append(OracleGrave(bucket, stream, self.at))
+        stream.hidden = True
+        self.deleted.append(OracleGrave(bucket, stream, self.at))
         streams = self.buckets[bucket].streams
         while True:
             needed = [other.parent for other in streams.values()]
-            freed = [name for name, other in streams.items() if other.gone and other not in needed]
+            freed = [name for name, other in streams.items() if other.hidden and other not in needed]
             if not freed:
                 return Ended(stream.incarnation)
             for name in freed:
@@ -575,24 +575,24 @@ class Oracle:
         bucket = self.buckets.get(command.bucket)
         streams = {} if bucket is None else bucket.streams
         taken = streams.get(command.stream)
-        graves = [
-            grave
-            for grave in self.graves
-            if (grave.bucket, grave.stream.name) == (command.bucket, command.stream)
-            and command.incarnation in {None, grave.stream.incarnation}
+        deleted = [
+            tombstone
+            for tombstone in self.deleted
+            if (tombstone.bucket, tombstone.stream.name) == (command.bucket, command.stream)
+            and command.incarnation in {None, tombstone.stream.incarnation}
         ]
-        stream = graves[-1].stream if graves else None
+        stream = deleted[-1].stream if deleted else None
         if taken is not None and taken is not stream:
             return Refused("stream_exists", "")
         if stream is None:
             return Refused("stream_not_found", "")
         if taken is None and stream.parent is not None and stream.parent not in streams.values():
             return Refused("stream_not_found", "")
-        self.graves.remove(graves[-1])
+        self.deleted.remove(deleted[-1])
         if bucket is None:
             bucket = self.buckets[command.bucket] = OracleBucket(self.position, self.at)
         bucket.streams[stream.name] = stream
-        stream.gone = False
+        stream.hidden = False
         if stream.expires_at is not None and stream.expires_at <= self.at:
             stream.expires_at = stream.deadline = None
         stream.slide(self.at)
@@ -626,10 +626,12 @@ class Oracle:
 
     def _collect(self, command: Collect) -> Done:
         self.horizon = max(self.horizon, command.horizon)
-        for snapshot in [grave.stream.snapshot for grave in self.graves if grave.at < command.horizon]:
+        for snapshot in [
+            tombstone.stream.snapshot for tombstone in self.deleted if tombstone.at < command.horizon
+        ]:
             if snapshot is not None and (key := f"blobs/{snapshot.blob}") in self.replaced:
                 self.replaced[key] = (self.position, self.at)
-        self.graves = [grave for grave in self.graves if grave.at >= command.horizon]
+        self.deleted = [tombstone for tombstone in self.deleted if tombstone.at >= command.horizon]
         for key, (position, at) in list(self.replaced.items()):
             if at < command.horizon and position <= command.manifest:
                 del self.replaced[key]
@@ -706,7 +708,7 @@ def seq_bytes(holder: Append | OracleStream) -> bytes:
 
 def allows(condition: IfMatch, stream: OracleStream) -> bool:
     now = (stream.incarnation, stream.tail, stream.closed)
-    return condition.anything or now in [(v.incarnation, v.tail, v.closed) for v in condition.versions]
+    return condition.any_version or now in [(v.incarnation, v.tail, v.closed) for v in condition.versions]
 
 
 def fenced(producer: Producer | None, known: tuple[int, int, int] | None) -> Refused | None:

@@ -4,7 +4,7 @@ import msgspec
 from tests.model.oracle import Row
 
 from ursula.model.bucket import Bucket
-from ursula.model.journal import NO_RECORD, Journal, Kind
+from ursula.model.journal import NO_RECORD, EventKind, Journal
 
 
 def all_rows_of(bucket: Bucket) -> list[Row]:
@@ -25,7 +25,7 @@ def rows_of(journal: Journal) -> list[Row]:
                 journal.positions[entry],
                 journal.ats[entry],
                 journal.indexes[i],
-                Kind(journal.kinds[i]).name.lower(),
+                EventKind(journal.kinds[i]).name.lower(),
                 journal.streams[i].name,
                 journal.streams[i].incarnation,
                 journal.offsets[i],

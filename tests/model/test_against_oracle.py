@@ -46,7 +46,7 @@ from ursula.model.outcomes import (
     Refused,
 )
 from ursula.model.read.feed import ROW_BYTES
-from ursula.model.read.held import FeedNotHeld, NotHeld
+from ursula.model.read.not_in_memory import FeedNotInMemory, NotInMemory
 from ursula.model.state import State
 from ursula.model.stream.stream import Stream
 
@@ -223,7 +223,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         page = self.state.reads.read(bucket, name, offset, bytes_max, whole)
         self.compare_frugal_page(page, self.frugal.reads.read(bucket, name, offset, bytes_max, whole))
         expected = self.oracle.read(bucket, name, offset, bytes_max, whole)
-        if isinstance(page, NotHeld):
+        if isinstance(page, NotInMemory):
             return
         if isinstance(expected, Refused):
             assert isinstance(page, Refused)
@@ -238,10 +238,10 @@ class ModelAgainstOracle(RuleBasedStateMachine):
 
     def compare_frugal_page(self, page: object, frugal: object) -> None:
         """Pages are the same, or the bytes where one begins are stored, and it is told where."""
-        if not isinstance(frugal, NotHeld):
+        if not isinstance(frugal, NotInMemory):
             assert frugal == page
             return
-        if isinstance(page, NotHeld):
+        if isinstance(page, NotInMemory):
             self.compare_not_held(page)
             return
         if isinstance(page, Refused):
@@ -260,7 +260,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         assert found is not None
         assert found.last <= self.frugal.stored.flushed
 
-    def compare_not_held(self, missing: NotHeld) -> None:
+    def compare_not_held(self, missing: NotInMemory) -> None:
         """One that drops nothing lacks only what a fork shared, and its source was trimmed of meanwhile."""
         stream, offset = missing.stream, missing.offset
         if offset is None:
@@ -332,7 +332,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         page = self.state.reads.read_records(*asked)
         self.compare_frugal_page(page, self.frugal.reads.read_records(*asked))
         expected = self.oracle.read_records(bucket, name, record, tail_records, records_max, bytes_max)
-        if isinstance(page, NotHeld):
+        if isinstance(page, NotInMemory):
             return
         if isinstance(expected, Refused):
             assert isinstance(page, Refused)
@@ -388,7 +388,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         bucket = self.oracle.buckets[name]
         page = self.state.reads.read_feed(name, after, until, bytes_max)
         self.compare_frugal_feed(page, self.frugal.reads.read_feed(name, after, until, bytes_max))
-        if isinstance(page, FeedNotHeld):
+        if isinstance(page, FeedNotInMemory):
             assert page.after < self.oracle.flushed
             return
         named = [position for position in (after, until) if position is not None]
@@ -476,7 +476,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
 
     def streams_seen(self) -> int:
         streams = [stream for bucket in self.oracle.buckets.values() for stream in bucket.streams.values()]
-        return sum(not stream.gone for stream in streams)
+        return sum(not stream.hidden for stream in streams)
 
     def compare_all(self) -> None:
         assert dump(self.frugal) == dump(self.state)
@@ -521,7 +521,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         assert described == description_of(expected)
         assert self.frugal.reads.describe(bucket, name) == described
         page = self.state.reads.read(bucket, name, BEGINNING, 10_000, whole=True)
-        if isinstance(page, NotHeld):
+        if isinstance(page, NotInMemory):
             self.compare_not_held(page)
         else:
             assert isinstance(page, Page)

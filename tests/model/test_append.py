@@ -80,7 +80,7 @@ def test_a_plain_append_comes_to_what_it_comes_to_from_the_log(situation: str, b
     one, other = (driver.state for driver in drivers)
     assert dump(one) == dump(other)
     assert all_rows_of(one.buckets["b"]) == all_rows_of(other.buckets["b"])
-    assert (one.gauge.count, set(one.changes.open)) == (other.gauge.count, set(other.changes.open))
+    assert (one.gauge.count, set(one.dirty_rows.open)) == (other.gauge.count, set(other.dirty_rows.open))
 
 
 def test_a_plain_append_is_logged_like_any_other() -> None:
@@ -182,7 +182,7 @@ def test_if_match_lets_through_the_state_it_names(driver: Driver) -> None:
     assert driver.code(on(Version(incarnation, 1, True))) == "precondition_failed"
     assert driver.code(on(Version("9-9-9", 1, False))) == "precondition_failed"
     driver.do(on(Version("9-9-9", 1, False), Version(incarnation, 1, False)))
-    driver.do(Append("b", "s", (b"z",), "text/plain", if_match=IfMatch((), anything=True)))
+    driver.do(Append("b", "s", (b"z",), "text/plain", if_match=IfMatch((), any_version=True)))
     assert driver.content("s") == b"xyz"
 
 

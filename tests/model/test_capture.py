@@ -9,10 +9,10 @@ from tests.model.storing import cut, flush, flushed
 
 from ursula.model import walking
 from ursula.model.commands import AnyCommand, Delete, FlushBegin
-from ursula.model.deleted import Grave
+from ursula.model.deleted import DeletedStream
 from ursula.model.state import State
 from ursula.model.store_view.checkpoint import all_keys, row_of
-from ursula.model.store_view.dirty_rows import LARGE_ROW_BYTES, Capture, Key, RowKind
+from ursula.model.store_view.dirty_rows import LARGE_ROW_BYTES, Key, RowKind, RowSnapshot
 
 bounded = settings(
     max_examples=80,
@@ -24,17 +24,17 @@ bounded = settings(
 Log = list[tuple[int, int, list[AnyCommand]]]
 
 
-def begin(state: State, is_base: bool = False) -> Capture:
+def begin(state: State, is_base: bool = False) -> RowSnapshot:
     """Begin to capture what changed, or everything."""
     everything = all_keys(state) if is_base else None
-    return state.changes.begin_capture(lambda key: row_of(state, key), everything)
+    return state.dirty_rows.begin_capture(lambda key: row_of(state, key), everything)
 
 
-def finish(state: State, capture: Capture) -> dict[Key, bytes | None]:
+def finish(state: State, capture: RowSnapshot) -> dict[Key, bytes | None]:
     """The rest of it at once."""
     while not capture.is_done:
         capture.step(3)
-    state.changes.end_capture()
+    state.dirty_rows.end_capture()
     return dict(capture.rows)
 
 
@@ -51,7 +51,7 @@ def test_rows_are_captured_as_of_the_cut(
 def check_capture(log: Log, is_base: bool, data: st.DataObject) -> None:
     """What is captured bit by bit, while more happens, is what there was at a cut in the middle."""
     state = State(0)
-    capture: Capture | None = None
+    capture: RowSnapshot | None = None
     expected: dict[Key, bytes | None] = {}
     middle = data.draw(st.integers(0, len(log) - 1))
     for number, (position, at, commands) in enumerate(log):
@@ -62,7 +62,9 @@ def check_capture(log: Log, is_base: bool, data: st.DataObject) -> None:
             state.apply(command, index)
         if number == middle:
             state.make_cut()
-            keys = all_keys(state) if is_base else (key for _, keys in state.changes.sealed for key in keys)
+            keys = (
+                all_keys(state) if is_base else (key for _, keys in state.dirty_rows.sealed for key in keys)
+            )
             expected = {key: row_of(state, key) for key in keys}
             capture = begin(state, is_base)
     assert capture is not None
@@ -135,9 +137,9 @@ def test_large_rows_are_captured_one_by_one() -> None:
     driver = Driver()
     for name in ("r", "s", "t"):
         driver.create(name)
-        grave = Grave(("b", name), f"0-0-{name}", driver.now, bytes(LARGE_ROW_BYTES))
-        driver.state.graves.add(grave)
-        driver.state.changes.note((RowKind.GRAVE, "b", name))
+        tombstone = DeletedStream(("b", name), f"0-0-{name}", driver.now, bytes(LARGE_ROW_BYTES))
+        driver.state.deleted.add(tombstone)
+        driver.state.dirty_rows.note((RowKind.GRAVE, "b", name))
     cut(driver.state)
     capture = begin(driver.state)
     counts = []

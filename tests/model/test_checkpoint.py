@@ -24,10 +24,10 @@ from ursula.model.commands import (
     SetAttributes,
     Undelete,
 )
-from ursula.model.deleted import Grave, Graves
+from ursula.model.deleted import DeletedStream, DeletedStreams
 from ursula.model.offsets import BEGINNING, TAIL
 from ursula.model.outcomes import Appended, Created, Done, FeedPage, Page, Undeleted
-from ursula.model.read.held import FeedNotHeld, NotHeld
+from ursula.model.read.not_in_memory import FeedNotInMemory, NotInMemory
 from ursula.model.state import State
 from ursula.model.store_view.checkpoint import Loader, all_keys, group_row, row_of
 from ursula.model.store_view.dirty_rows import RowKind
@@ -91,7 +91,7 @@ def test_a_loaded_stream_is_described_and_listed_as_before_and_its_bytes_are_in_
         assert state.reads.describe("b", name) == driver.state.reads.describe("b", name)
     assert state.reads.list_streams("b", "", "", 99) == driver.state.reads.list_streams("b", "", "", 99)
     missing = state.reads.read("b", "s", BEGINNING, 100, whole=False)
-    assert isinstance(missing, NotHeld)
+    assert isinstance(missing, NotInMemory)
     assert missing.offset == 3
     assert isinstance(state.reads.read("b", "s", TAIL, 100, whole=False), Page)
 
@@ -103,7 +103,7 @@ def test_the_segment_of_the_manifest_is_readable_before_its_flush_is_replayed(dr
     state.stored.ahead = command.segment
     assert state.segment_at(1) == state.segment_after(0) == command.segment
     assert (state.stored.flushed, state.stored_to) == (0, state.cut)
-    assert state.reads.read_feed("b", None, None, 1000) == FeedNotHeld(state.buckets["b"].position - 1)
+    assert state.reads.read_feed("b", None, None, 1000) == FeedNotInMemory(state.buckets["b"].position - 1)
     assert isinstance(state.reads.read_feed("b", state.cut, None, 1000), FeedPage)
 
 
@@ -152,8 +152,8 @@ def test_changes_are_loaded_on_top_of_a_base() -> None:
     driver.do(Delete("c", "u"))
     driver.do(DeleteBucket("c"))
     cut(driver.state)
-    changed = [key for _, keys in driver.state.changes.sealed for key in keys]
-    rows += [(key, row_of(driver.state, key)) for key in changed]
+    dirty_at = [key for _, keys in driver.state.dirty_rows.sealed for key in keys]
+    rows += [(key, row_of(driver.state, key)) for key in dirty_at]
     assert dump(loaded(group_row(driver.state), rows)) == dump(driver.state)
 
 
@@ -168,8 +168,8 @@ def test_a_merged_segment_may_be_loaded_before_its_inputs_are_gone() -> None:
     merged = msgspec.structs.replace(inputs[1], first=0, key="segments/merged")
     driver.do(Merge(tuple(one.key for one in inputs), merged, driver.now))
     cut(driver.state)
-    gone = [((RowKind.SEGMENT, one.key, ""), None) for one in inputs]
-    state = loaded(group_row(driver.state), [*before, *all_rows(driver.state), *gone])
+    hidden = [((RowKind.SEGMENT, one.key, ""), None) for one in inputs]
+    state = loaded(group_row(driver.state), [*before, *all_rows(driver.state), *hidden])
     assert list(state.segments) == [merged]
 
 
@@ -240,12 +240,12 @@ def test_a_fork_without_its_source_stops_the_start(driver: Driver) -> None:
 
 @pytest.mark.parametrize("count", [1, 15, 16, 65_535, 65_536])
 def test_the_graves_of_a_name_are_one_row_however_many(count: int) -> None:
-    graves = Graves()
+    deleted = DeletedStreams()
     row = row_of(buried(), (RowKind.STREAM, "b", "s"))
     assert row is not None
     for number in range(count):
-        graves.add(Grave(("b", "s"), f"0-{number}-0", number, row))
-    found = graves.row("b", "s")
+        deleted.add(DeletedStream(("b", "s"), f"0-{number}-0", number, row))
+    found = deleted.row("b", "s")
     assert found == msgspec.msgpack.encode([(f"0-{number}-0", number, row) for number in range(count)])
 
 
@@ -267,9 +267,9 @@ def test_the_last_row_of_a_name_tells_all_that_is_kept_of_it() -> None:
     second = row_of(state, key)
     rows = all_rows(state)
     assert dump(loaded(group_row(state), [(key, first), *rows, (key, second)])) == dump(state)
-    gone = loaded(group_row(state), [*rows, (key, None)])
-    assert not gone.graves.by_name
-    assert not gone.graves.incarnations
+    hidden = loaded(group_row(state), [*rows, (key, None)])
+    assert not hidden.deleted.by_name
+    assert not hidden.deleted.incarnations
 
 
 def test_what_is_loaded_is_collected_by_time_though_it_came_by_name() -> None:
@@ -286,7 +286,7 @@ def test_what_is_loaded_is_collected_by_time_though_it_came_by_name() -> None:
             )
             each.apply(Collect(START + ended * SECOND, 0), 0)
         assert dump(state) == dump(driver.state)
-        assert len(state.graves.incarnations) == 4 - ended
+        assert len(state.deleted.incarnations) == 4 - ended
 
 
 def test_every_row_is_walked_through_once(driver: Driver) -> None:

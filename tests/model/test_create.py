@@ -70,13 +70,13 @@ def test_a_stream_that_was_closed_is_no_longer_the_open_one_asked_for(driver: Dr
 
 
 def test_if_match_on_a_creation_needs_the_stream_to_be_there(driver: Driver) -> None:
-    anything = IfMatch((), anything=True)
-    assert driver.code(Create("b", "s", None, if_match=anything)) == "precondition_failed"
+    any_version = IfMatch((), any_version=True)
+    assert driver.code(Create("b", "s", None, if_match=any_version)) == "precondition_failed"
     incarnation = created(driver, Create("b", "s", None)).incarnation
     wrong = IfMatch((Version(incarnation, 5, False),))
     assert driver.code(Create("b", "s", "text/html", if_match=wrong)) == "precondition_failed"
-    assert driver.code(Create("b", "s", "text/html", if_match=anything)) == "stream_exists"
-    assert not created(driver, Create("b", "s", None, if_match=anything)).new
+    assert driver.code(Create("b", "s", "text/html", if_match=any_version)) == "stream_exists"
+    assert not created(driver, Create("b", "s", None, if_match=any_version)).new
 
 
 def test_a_body_that_is_no_json_creates_nothing(driver: Driver) -> None:
@@ -101,7 +101,7 @@ def test_a_deleted_stream_is_gone_and_its_name_is_free(driver: Driver) -> None:
     first = created(driver, Create("b", "s", None, (b"x",)))
     assert driver.code(Delete("b", "s", "9-9-9")) == "incarnation_mismatch"
     assert driver.do(Delete("b", "s", first.incarnation)) == Ended(first.incarnation)
-    assert driver.gone("s") == "stream_not_found"
+    assert driver.hidden("s") == "stream_not_found"
     assert driver.code(Delete("b", "s")) == "stream_not_found"
     second = created(driver, Create("b", "s", "text/plain"))
     assert (second.new, second.tail) == (True, 0)
@@ -152,9 +152,9 @@ def test_an_expiry_counts_only_for_the_deadline_and_the_stream_it_was_meant_for(
     driver.append("s", b"x")
     assert driver.do(Expire("b", "s", incarnation, first_deadline)) == Ignored()
     assert driver.do(Expire("b", "s", "9-9-9", first_deadline + SECOND)) == Ignored()
-    assert driver.gone("s") is None
+    assert driver.hidden("s") is None
     assert driver.do(Expire("b", "s", incarnation, first_deadline + SECOND)) == Ended(incarnation)
-    assert driver.gone("s") == "stream_not_found"
+    assert driver.hidden("s") == "stream_not_found"
     assert driver.do(Expire("b", "s", incarnation, first_deadline + SECOND)) == Ignored()
 
 

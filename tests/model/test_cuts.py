@@ -17,7 +17,7 @@ from ursula.model.commands import (
 from ursula.model.journal import Journal
 from ursula.model.offsets import BEGINNING
 from ursula.model.outcomes import CutMade, Done, FeedPage, Ignored
-from ursula.model.read.held import FeedNotHeld, NotHeld
+from ursula.model.read.not_in_memory import FeedNotInMemory, NotInMemory
 from ursula.model.state import State
 from ursula.model.store_view.dirty_rows import Key, RowKind
 
@@ -28,7 +28,7 @@ def keys_of(sealed: list[dict[Key, None]]) -> set[Key]:
 
 def sealed(state: State) -> list[dict[Key, None]]:
     """What changed since the flushed position, up to the last cut."""
-    return [keys for _, keys in state.changes.sealed]
+    return [keys for _, keys in state.dirty_rows.sealed]
 
 
 def sealed_parts(state: State) -> list[tuple[str, Journal]]:
@@ -52,7 +52,7 @@ def test_what_shares_the_entry_is_before_the_cut_wherever_it_stands() -> None:
     driver.state.make_cut()
     assert driver.state.cut == driver.state.position
     assert {stream_key("s"), stream_key("t")} <= keys_of(sealed(driver.state))
-    assert not driver.state.changes.open
+    assert not driver.state.dirty_rows.open
     driver.append("s", b"d")
     assert driver.stream("s").end_at(driver.state.cut) == 3
 
@@ -65,17 +65,17 @@ def test_the_next_entry_makes_the_cut_if_nobody_did_before() -> None:
     driver.create("s")
     assert driver.state.cut == position
     assert keys_of(sealed(driver.state)) == {(RowKind.BUCKET, "b", "")}
-    assert stream_key("s") in driver.state.changes.open
+    assert stream_key("s") in driver.state.dirty_rows.open
 
 
 def test_making_a_cut_twice_or_without_a_reason_does_nothing() -> None:
     driver = Driver()
     driver.create("s")
     driver.state.make_cut()
-    assert (driver.state.cut, driver.state.changes.sealed) == (0, [])
+    assert (driver.state.cut, driver.state.dirty_rows.sealed) == (0, [])
     cut(driver.state)
     driver.state.make_cut()
-    assert len(driver.state.changes.sealed) == 1
+    assert len(driver.state.dirty_rows.sealed) == 1
 
 
 def test_a_second_attempt_covers_what_the_first_did_not_store() -> None:
@@ -138,10 +138,10 @@ def test_a_flush_touches_no_stream() -> None:
         driver.create(f"s{number}", b"abc")
     cut(driver.state)
     streams = driver.state.buckets["b"].streams
-    before = {name: (stream.changed, stream.messages.start) for name, stream in streams.items()}
+    before = {name: (stream.dirty_at, stream.messages.start) for name, stream in streams.items()}
     driver.do(flushed(driver.state))
-    assert {name: (stream.changed, stream.messages.start) for name, stream in streams.items()} == before
-    assert set(driver.state.changes.open) == {(RowKind.SEGMENT, f"segments/0-{driver.state.cut}", "")}
+    assert {name: (stream.dirty_at, stream.messages.start) for name, stream in streams.items()} == before
+    assert set(driver.state.dirty_rows.open) == {(RowKind.SEGMENT, f"segments/0-{driver.state.cut}", "")}
     assert driver.content("s7") == b"abc"
 
 
@@ -158,7 +158,7 @@ def test_letting_go_changes_nothing_that_is_compared() -> None:
     let_go(driver.state)
     assert dump(driver.state) == before
     missing = driver.state.reads.read("b", "s", BEGINNING, 100, whole=False)
-    assert isinstance(missing, NotHeld)
+    assert isinstance(missing, NotInMemory)
     assert missing.offset == 0
     assert driver.page("s", 3).chunks == [b"de"]
 
@@ -206,7 +206,7 @@ def test_the_feed_goes_on_after_what_is_stored() -> None:
     driver.create("s", b"abc")
     flush(driver.state)
     driver.append("s", b"de")
-    assert driver.state.reads.read_feed("b", None, None, 1000) == FeedNotHeld(
+    assert driver.state.reads.read_feed("b", None, None, 1000) == FeedNotInMemory(
         driver.state.buckets["b"].position - 1
     )
     page = driver.state.reads.read_feed("b", driver.state.stored.flushed, None, 1000)

@@ -5,7 +5,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from ursula.model.codec.entry import ENTRY_VERSION, Batch, EntryUnreadable, decode, encode
+from ursula.model.codec.entry import ENTRY_VERSION, DecodedEntry, EntryUnreadable, decode, encode
 from ursula.model.commands import (
     AnyCommand,
     Append,
@@ -36,7 +36,7 @@ from ursula.model.commands import (
     Version,
 )
 
-CONDITION = IfMatch((Version("0-1-0", 7, True), Version("0-2-0", 2**40, False)), anything=False)
+CONDITION = IfMatch((Version("0-1-0", 7, True), Version("0-2-0", 2**40, False)), any_version=False)
 SEGMENT = StoredSegment(3, 9, "segments/x", 4, 2**40, 5, 6, 2**32 - 1, "sha256:aa")
 STATE = StoredState("state/y", True, 7, 8, "sha256:bb")
 
@@ -75,7 +75,7 @@ FIRST_FORM: list[tuple[AnyCommand, str]] = [
         "94010506919a03a162a17391c40178aa746578742f706c61696ec2c0c0c0c0",
     ),
     (
-        Append("b", "s", (), None, True, Producer("p", 0, 0), "seq", IfMatch((), anything=True), "0-1-0"),
+        Append("b", "s", (), None, True, Producer("p", 0, 0), "seq", IfMatch((), any_version=True), "0-1-0"),
         "94010506919a03a162a17390c0c393a1700000a37365719290c3a5302d312d30",
     ),
     (Delete("b", "s"), "94010506919404a162a173c0"),
@@ -268,27 +268,27 @@ def test_what_was_written_is_what_is_read() -> None:
 def test_the_bytes_of_an_entry_stay_what_they_are(command: AnyCommand, written: str) -> None:
     """These bytes are in logs on disks: if this fails, a new version is needed."""
     assert encode(5, 6, [command]).hex() == written
-    assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
+    assert decode(bytes.fromhex(written)) == DecodedEntry(5, 6, [command])
 
 
 @pytest.mark.parametrize(("command", "written"), FIRST_FORM)
 def test_what_version_1_wrote_is_still_read(command: AnyCommand, written: str) -> None:
-    assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
+    assert decode(bytes.fromhex(written)) == DecodedEntry(5, 6, [command])
 
 
 @pytest.mark.parametrize(("command", "written"), SECOND_FORM)
 def test_what_version_2_wrote_is_still_read(command: AnyCommand, written: str) -> None:
-    assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
+    assert decode(bytes.fromhex(written)) == DecodedEntry(5, 6, [command])
 
 
 @pytest.mark.parametrize(("command", "written"), THIRD_FORM)
 def test_what_version_3_wrote_is_still_read(command: AnyCommand, written: str) -> None:
-    assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
+    assert decode(bytes.fromhex(written)) == DecodedEntry(5, 6, [command])
 
 
 @pytest.mark.parametrize(("command", "written"), FOURTH_FORM)
 def test_what_version_4_wrote_is_still_read(command: AnyCommand, written: str) -> None:
-    assert decode(bytes.fromhex(written)) == Batch(5, 6, [command])
+    assert decode(bytes.fromhex(written)) == DecodedEntry(5, 6, [command])
 
 
 def test_every_command_has_bytes_here() -> None:

@@ -124,7 +124,7 @@ def test_a_refused_fork_leaves_no_reference_behind(driver: Driver) -> None:
     refused = Create("b", "f", None, (b"x",), fork=ForkPoint("s"), producer=Producer("p", 0, 4))
     assert driver.code(refused) == "producer_seq_conflict"
     driver.do(Delete("b", "s"))
-    assert driver.gone("s") == "stream_not_found"
+    assert driver.hidden("s") == "stream_not_found"
 
 
 def test_a_fork_of_a_closed_stream_is_open_and_knows_no_producer(driver: Driver) -> None:
@@ -173,16 +173,16 @@ def test_a_deleted_source_is_out_of_sight_until_its_last_fork_ends(driver: Drive
     fork(driver, "f", "s", 5)
     fork(driver, "g", "s")
     driver.do(Delete("b", "s"))
-    assert driver.gone("s") == "stream_gone"
+    assert driver.hidden("s") == "stream_gone"
     assert driver.content("g") == b"hello world"
     assert driver.code(Append("b", "s", (b"x",), "text/plain")) == "stream_gone"
     assert driver.code(Delete("b", "s")) == "stream_gone"
     assert driver.code(Create("b", "s", "text/plain")) == "stream_exists"
     assert driver.code(Create("b", "h", None, fork=ForkPoint("s"))) == "stream_exists"
     driver.do(Delete("b", "f"))
-    assert driver.gone("s") == "stream_gone"
+    assert driver.hidden("s") == "stream_gone"
     driver.do(Delete("b", "g"))
-    assert driver.gone("s") == "stream_not_found"
+    assert driver.hidden("s") == "stream_not_found"
     driver.create("s", b"new")
     assert driver.content("s") == b"new"
 
@@ -192,7 +192,7 @@ def test_an_expired_source_is_kept_for_its_forks_too(driver: Driver) -> None:
     assert isinstance(created, Created)
     driver.do(Create("b", "f", None, ttl_seconds=60, fork=ForkPoint("t")))
     assert driver.do(Expire("b", "t", created.incarnation, START)) == Ended(created.incarnation)
-    assert driver.gone("t") == "stream_gone"
+    assert driver.hidden("t") == "stream_gone"
     source = driver.state.find("b", "t")
     assert source is not None
     assert source.deadline is None
@@ -205,8 +205,8 @@ def test_a_chain_of_deleted_sources_goes_with_its_last_fork(driver: Driver) -> N
     fork(driver, "g", "f", 3)
     driver.do(Delete("b", "f"))
     driver.do(Delete("b", "s"))
-    assert (driver.gone("s"), driver.gone("f")) == ("stream_gone", "stream_gone")
+    assert (driver.hidden("s"), driver.hidden("f")) == ("stream_gone", "stream_gone")
     assert driver.content("g") == b"hel"
     driver.do(Delete("b", "g"))
-    assert {driver.gone(name) for name in "sfg"} == {"stream_not_found"}
+    assert {driver.hidden(name) for name in "sfg"} == {"stream_not_found"}
     assert driver.state.stream_count == count - 1

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from ursula.model.bucket import Bucket
-from ursula.model.journal import Gauge, Journal, Kind
+from ursula.model.journal import EventKind, Gauge, Journal
 from ursula.model.read.hot_ranges import STEP_BYTES, hot_steps
 from ursula.model.stream.stream import Stream
 
@@ -24,7 +24,7 @@ def test_every_row_is_in_one_step(seed: int) -> None:
             position += draw.randint(1, 3)
             journal.enter(position, position)
             for index in range(draw.randint(1, 3)):
-                journal.add(index, Kind.APPEND, stream, 0, payload=bytes(draw.randint(0, 20_000)))
+                journal.add(index, EventKind.APPEND, stream, 0, payload=bytes(draw.randint(0, 20_000)))
                 positions.append(position)
         journals.append(journal)
     *bucket.parts, bucket.journal = journals

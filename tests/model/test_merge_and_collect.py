@@ -63,8 +63,8 @@ def test_streams_find_their_bytes_in_the_new_segment(driver: Driver) -> None:
 def test_the_rows_of_a_merge_are_flushed_like_others(driver: Driver) -> None:
     inputs = keys(driver)
     driver.do(Merge(inputs, merged(driver), driver.now))
-    changed = {key for key in driver.state.changes.open if key[0] == RowKind.SEGMENT}
-    assert changed == {(RowKind.SEGMENT, key, "") for key in (*inputs, "segments/merged")}
+    dirty_at = {key for key in driver.state.dirty_rows.open if key[0] == RowKind.SEGMENT}
+    assert dirty_at == {(RowKind.SEGMENT, key, "") for key in (*inputs, "segments/merged")}
 
 
 @pytest.mark.parametrize("wrong", ["gone", "not neighbours", "in another order", "nothing", "unknown"])
@@ -138,7 +138,7 @@ def test_an_object_that_may_be_collected_already_is_not_taken(driver: Driver) ->
     late = driver.do(Create("b", "t", "text/plain", body=body))
     assert isinstance(late, Refused)
     assert late.code == "unavailable"
-    assert driver.gone("t") == "stream_not_found"
+    assert driver.hidden("t") == "stream_not_found"
     assert driver.described("s").tail == 6
     assert driver.do(replace(flush_command, made_at=driver.now + 1)) == Done(driver.state.cut)
     assert isinstance(driver.do(replace(snapshot, made_at=driver.now + 1)), SnapshotPublished)
@@ -181,12 +181,12 @@ def steps_to(driver: Driver, horizon: int, count: int) -> list[tuple[int, int]]:
     """Collect in steps; returns how many graves and replaced objects each one ended."""
     state, reached, ended = driver.state, 0, []
     while reached != horizon:
-        before = len(state.graves.incarnations), len(state.stored.replaced)
+        before = len(state.deleted.incarnations), len(state.stored.replaced)
         further = state.collection_step(horizon, reached, count)
         assert further > reached
         reached = further
         driver.do(Collect(reached, state.position))
-        ended.append((before[0] - len(state.graves.incarnations), before[1] - len(state.stored.replaced)))
+        ended.append((before[0] - len(state.deleted.incarnations), before[1] - len(state.stored.replaced)))
     return ended
 
 
@@ -201,23 +201,23 @@ def test_a_collection_in_steps_comes_to_the_same_as_one(names: int) -> None:
         at_once.do(Collect(0, 0))
     at_once.do(Collect(horizon, in_steps.state.position))
     assert dump(in_steps.state) == dump(at_once.state)
-    assert len(in_steps.state.graves.incarnations) == 9 * 4
-    assert dict(in_steps.state.changes.open) == dict(at_once.state.changes.open)
+    assert len(in_steps.state.deleted.incarnations) == 9 * 4
+    assert dict(in_steps.state.dirty_rows.open) == dict(at_once.state.dirty_rows.open)
 
 
 def test_no_step_of_a_collection_ends_more_than_it_should() -> None:
     driver = Driver()
     bury(driver, 30, 200, 4)
     ended = steps_to(driver, driver.now, 10)
-    assert sum(graves for graves, _ in ended) == 120
+    assert sum(deleted for deleted, _ in ended) == 120
     assert len(ended) == 15, "what ended at one moment goes together, so eight at once"
-    assert all(graves <= 10 and objects <= 10 for graves, objects in ended)
+    assert all(deleted <= 10 and objects <= 10 for deleted, objects in ended)
 
 
 def test_what_ended_at_one_moment_is_collected_at_once_however_much_it_is() -> None:
     driver = Driver()
     bury(driver, 2, 200, 50)
-    assert [graves for graves, _ in steps_to(driver, driver.now, 10)] == [50, 50, 0]
+    assert [deleted for deleted, _ in steps_to(driver, driver.now, 10)] == [50, 50, 0]
 
 
 def test_a_step_goes_past_what_a_manifest_still_names() -> None:
@@ -229,7 +229,7 @@ def test_a_step_goes_past_what_a_manifest_still_names() -> None:
         driver.do(Collect(reached, 0))
         count += 1
     assert count == 15
-    assert not driver.state.graves.incarnations
+    assert not driver.state.deleted.incarnations
     assert len(driver.state.stored.replaced) == 120
     driver.do(Collect(horizon, driver.state.position))
     assert not driver.state.stored.replaced
@@ -264,7 +264,7 @@ def test_very_many_ends_of_one_name_are_collected_as_quickly_as_those_of_many_na
         began_at = time.thread_time()
         driver.do(Collect(driver.now, 0))
         seconds.append(time.thread_time() - began_at)
-        assert not driver.state.graves.incarnations
+        assert not driver.state.deleted.incarnations
     assert seconds[1] < 5 * seconds[0], seconds
 
 

@@ -11,9 +11,9 @@ from ursula.model.codec.dump import dump
 from ursula.model.commands import AnyCommand, Append, Body, Create, ForkPoint, Merge, Producer
 from ursula.model.offsets import BEGINNING
 from ursula.model.outcomes import Appended, FeedPage
-from ursula.model.read.held import FeedNotHeld, NotHeld
+from ursula.model.read.not_in_memory import FeedNotInMemory, NotInMemory
 from ursula.model.state import REFS_MAX, State
-from ursula.model.stream.blob_slice import Blocks, Part, parts_of
+from ursula.model.stream.blob_slice import BlobSlice, Blocks, slices_of
 
 Log = list[tuple[int, int, list[AnyCommand]]]
 JSON = "application/json"
@@ -27,29 +27,29 @@ def by_reference(name: str, blob: str, *sizes: int, media_type: str = "text/plai
 
 
 def test_a_part_is_measured_and_cut_like_bytes() -> None:
-    part = Part("blob", 10, 15)
+    part = BlobSlice("blob", 10, 15)
     assert len(part) == 5
-    assert part[1:3] == Part("blob", 11, 13)
-    assert part[2:] == Part("blob", 12, 15)
-    assert part[:2] == Part("blob", 10, 12)
+    assert part[1:3] == BlobSlice("blob", 11, 13)
+    assert part[2:] == BlobSlice("blob", 12, 15)
+    assert part[:2] == BlobSlice("blob", 10, 12)
     assert len(part[4:2]) == 0
-    assert parts_of(Body("blob", (2, 3), 0)) == (Part("blob", 0, 2), Part("blob", 2, 5))
+    assert slices_of(Body("blob", (2, 3), 0)) == (BlobSlice("blob", 0, 2), BlobSlice("blob", 2, 5))
     blocks = Blocks(5, (7,))
-    checked = parts_of(Body("blob", (2, 3), 0, (7,)))
-    assert checked == (Part("blob", 0, 2, blocks), Part("blob", 2, 5, blocks))
-    assert checked[1][1:2] == Part("blob", 3, 4, blocks)
+    checked = slices_of(Body("blob", (2, 3), 0, (7,)))
+    assert checked == (BlobSlice("blob", 0, 2, blocks), BlobSlice("blob", 2, 5, blocks))
+    assert checked[1][1:2] == BlobSlice("blob", 3, 4, blocks)
 
 
 @given(st.binary(max_size=12), st.integers(-2, 14), st.integers(-2, 14))
 def test_cutting_a_part_twice_is_like_cutting_bytes_twice(content: bytes, first: int, last: int) -> None:
-    part = Part("blob", 0, len(content))[max(first, 0) :][: max(last, 0)]
+    part = BlobSlice("blob", 0, len(content))[max(first, 0) :][: max(last, 0)]
     assert content[part.start : part.end] == content[max(first, 0) :][: max(last, 0)]
 
 
 # Bodies
 
 
-def referred(command: AnyCommand, number: int) -> AnyCommand:
+def by_name_of(command: AnyCommand, number: int) -> AnyCommand:
     """The same command, with its messages in a blob."""
     if not isinstance(command, Append | Create) or not command.messages:
         return command
@@ -78,7 +78,7 @@ def test_a_body_by_reference_comes_to_what_its_bytes_come_to(log: Log, data: st.
         for one in (state, other):
             one.begin(position, at)
         for index, command in enumerate(commands):
-            by_name = referred(command, position * 10 + index) if data.draw(st.booleans()) else command
+            by_name = by_name_of(command, position * 10 + index) if data.draw(st.booleans()) else command
             assert other.look(by_name) == state.look(command)
             assert other.apply(by_name, index) == state.apply(command, index)
         assert without_bodies(other) == without_bodies(state)
@@ -92,11 +92,11 @@ def test_bytes_in_a_blob_are_not_held() -> None:
     assert driver.described("s").tail == 1005
     assert driver.page("s", 0, 3).chunks == [b"abc"]
     missing = driver.state.reads.read("b", "s", 0, 100, whole=False)
-    assert isinstance(missing, NotHeld)
+    assert isinstance(missing, NotInMemory)
     assert missing.offset == 0
     assert driver.page("s", 1003).chunks == [b"de"]
     driver.fork("f", "s", 1003)
-    assert isinstance(driver.state.reads.read("b", "f", 500, 10, whole=False), NotHeld)
+    assert isinstance(driver.state.reads.read("b", "f", 500, 10, whole=False), NotInMemory)
 
 
 def test_a_boundary_in_a_blob_is_known_without_its_bytes() -> None:
@@ -106,7 +106,7 @@ def test_a_boundary_in_a_blob_is_known_without_its_bytes() -> None:
     assert driver.stream("j").is_boundary(11)
     assert not driver.stream("j").is_boundary(12)
     assert driver.described("j").next_record == 3
-    assert isinstance(driver.state.reads.read_records("b", "j", 1, None, 1, 100), NotHeld)
+    assert isinstance(driver.state.reads.read_records("b", "j", 1, None, 1, 100), NotInMemory)
     fork = driver.fork("f", "j", 1, 1)
     assert (fork.tail, fork.record_next) == (11, 2)
 
@@ -146,12 +146,12 @@ def test_the_feed_does_not_hold_what_is_in_a_blob_but_can_name_it() -> None:
     driver.create("s", b"abc")
     before = driver.state.position
     driver.do(by_reference("s", "blob", 5))
-    assert isinstance(driver.state.reads.read_feed("b", before, None, 1000), FeedNotHeld)
+    assert isinstance(driver.state.reads.read_feed("b", before, None, 1000), FeedNotInMemory)
     page = driver.state.reads.read_feed("b", before, None, 1000, with_parts=True)
     assert isinstance(page, FeedPage)
     (row,) = page.entries[0].rows
     named: object = row.payload
-    assert named == Part("blob", 0, 5)
+    assert named == BlobSlice("blob", 0, 5)
 
 
 # References into segments

@@ -7,9 +7,9 @@ from tests.model.rows import rows_of
 from ursula.model.codec.dump import dump
 from ursula.model.commands import Append, Create, Delete, Expire, ForkPoint, Trim, Undelete
 from ursula.model.offsets import BEGINNING, TAIL
-from ursula.model.outcomes import Created, Refused, Snapshot, SnapshotPublished, Trimmed
+from ursula.model.outcomes import Created, Refused, Snapshot, SnapshotPublished, StreamTrimmed
 from ursula.model.stream import stream as streams
-from ursula.model.stream.blob_slice import Part
+from ursula.model.stream.blob_slice import BlobSlice
 from ursula.model.stream.messages import Messages, Payload
 
 JSON = "application/json"
@@ -177,7 +177,7 @@ def test_an_incarnation_is_checked_before_anything_else_of_the_stream(driver: Dr
     assert driver.code(publication("s", 99, incarnation="9-9-9")) == "incarnation_mismatch"
     assert driver.code(Trim("b", "s", 99, "9-9-9")) == "incarnation_mismatch"
     assert isinstance(driver.do(publication("s", 3, incarnation=incarnation)), SnapshotPublished)
-    assert isinstance(driver.do(Trim("b", "s", 3, incarnation)), Trimmed)
+    assert isinstance(driver.do(Trim("b", "s", 3, incarnation)), StreamTrimmed)
 
 
 def test_a_snapshot_is_no_write_and_renews_nothing(driver: Driver) -> None:
@@ -195,7 +195,7 @@ def test_a_snapshot_is_no_write_and_renews_nothing(driver: Driver) -> None:
 def test_a_trim_goes_as_far_as_the_snapshot_and_no_further(driver: Driver) -> None:
     driver.publish("s", 8, trim=False)
     outcome = driver.do(Trim("b", "s", 3))
-    assert outcome == Trimmed(driver.described("s").incarnation, 9, False, 3)
+    assert outcome == StreamTrimmed(driver.described("s").incarnation, 9, False, 3)
     assert driver.content("s") == b"defghi"
     assert driver.code(Trim("b", "s", 9)) == "snapshot_conflict"
     driver.do(Trim("b", "s", 8))
@@ -223,7 +223,7 @@ def test_the_same_trim_again_is_no_error_and_changes_nothing(driver: Driver) -> 
     before = rows_of(driver.state.buckets["b"].journal)
     assert driver.do(Trim("b", "s", 3)) == driver.do(Trim("b", "s", 3))
     driver.publish("j", 0)
-    assert isinstance(driver.state.look(Trim("b", "j", 0)), Trimmed)
+    assert isinstance(driver.state.look(Trim("b", "j", 0)), StreamTrimmed)
     assert rows_of(driver.state.buckets["b"].journal)[: len(before)] == before
     assert "trim" not in {row.kind for row in rows_of(driver.state.buckets["b"].journal)[len(before) :]}
 
@@ -332,7 +332,7 @@ def test_a_fork_of_a_fork_keeps_the_first_source(driver: Driver) -> None:
     assert driver.content("g") == b"abcdefghF"
     assert held(driver, "s") == [b"abc", b"defgh", b"i"]
     driver.do(Delete("b", "g"))
-    assert driver.gone("f") == "stream_not_found"
+    assert driver.hidden("f") == "stream_not_found"
     assert held(driver, "s") == []
 
 
@@ -526,7 +526,7 @@ def test_what_a_fork_shared_is_let_go_of_some_at_a_time_when_it_ends(
 
 def test_whether_bodies_are_elsewhere_is_known_after_some_are_let_go_of() -> None:
     messages = Messages(0)
-    part = Part("blob", 0, 3)
+    part = BlobSlice("blob", 0, 3)
     messages.add([b"a", part, b"c", b"d"])
     messages.has_parts = True
     messages.drop_before(6, 1)

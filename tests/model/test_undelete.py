@@ -20,7 +20,7 @@ from ursula.model.commands import (
     Undelete,
 )
 from ursula.model.outcomes import Appended, Created, Page, Refused, Snapshot, Undeleted
-from ursula.model.read.held import NotHeld
+from ursula.model.read.not_in_memory import NotInMemory
 
 Between = Callable[[Driver], None]
 
@@ -63,7 +63,7 @@ def test_a_stream_comes_back_as_it_was(between: Between) -> None:
     before = driver.described("s")
     driver.do(Delete("b", "s"))
     between(driver)
-    assert driver.gone("s") == "stream_not_found"
+    assert driver.hidden("s") == "stream_not_found"
     outcome = back(driver)
     assert outcome == Undeleted(created.incarnation, 6, False, None)
     assert driver.described("s") == before
@@ -248,7 +248,7 @@ def test_a_fork_comes_back_if_its_source_is_there(between: Between) -> None:
     assert driver.stream("f").parent is driver.stream("s")
     assert driver.stream("s").fork_count == 1
     driver.do(Delete("b", "s"))
-    assert driver.gone("s") == "stream_gone"
+    assert driver.hidden("s") == "stream_gone"
 
 
 def test_a_fork_comes_back_after_its_source(between: Between) -> None:
@@ -284,7 +284,7 @@ def test_a_source_that_forks_kept_comes_back_with_them(between: Between) -> None
     driver.fork("f", "s", 2)
     driver.do(Delete("b", "s"))
     between(driver)
-    assert driver.gone("s") == "stream_gone"
+    assert driver.hidden("s") == "stream_gone"
     assert back(driver).incarnation == created.incarnation
     assert driver.stream("f").parent is driver.stream("s")
     assert driver.stream("s").fork_count == 1
@@ -313,12 +313,12 @@ def test_a_stream_may_come_back_while_memory_lets_go_of_it() -> None:
     driver.create("s", *(b"%d" % number for number in range(10)), content_type="application/json")
     driver.do(Delete("b", "s"))
     cut(driver.state)
-    assert not driver.state.graves.drop_stored("b", "s", driver.state.cut, 4)
+    assert not driver.state.deleted.drop_stored("b", "s", driver.state.cut, 4)
     back(driver)
     assert (driver.stream("s").record_base, driver.stream("s").next_record) == (4, 10)
     assert driver.page("s", 4).chunks == [b"%d" % number for number in range(4, 10)]
-    assert isinstance(driver.state.reads.read("b", "s", 0, 100, whole=True), NotHeld)
-    assert driver.state.graves.drop_stored("b", "s", driver.state.cut, 4)
+    assert isinstance(driver.state.reads.read("b", "s", 0, 100, whole=True), NotInMemory)
+    assert driver.state.deleted.drop_stored("b", "s", driver.state.cut, 4)
     assert len(driver.stream("s").messages.payloads) == 6
 
 
@@ -331,7 +331,7 @@ def test_messages_that_are_not_stored_yet_stay_with_what_is_kept_of_a_stream() -
     driver.create("s", b"not stored")
     driver.do(Delete("b", "s"))
     bites = 1
-    while not driver.state.graves.drop_stored("b", "s", driver.state.cut, 2):
+    while not driver.state.deleted.drop_stored("b", "s", driver.state.cut, 2):
         bites += 1
     assert bites == 3
     back(driver)
@@ -374,7 +374,7 @@ def test_a_fork_of_a_fork_that_was_trimmed_meanwhile_is_read_from_the_store(cont
     driver.publish("middle", 6)
     back(driver, "leaf")
     found = driver.state.reads.read("b", "leaf", 0, 1000, False)
-    assert isinstance(found, NotHeld), "what lies between two parts that are in memory is not"
+    assert isinstance(found, NotInMemory), "what lies between two parts that are in memory is not"
     if content_type == "application/json":
-        assert isinstance(driver.state.reads.read_records("b", "leaf", 0, None, 10, 1000), NotHeld)
+        assert isinstance(driver.state.reads.read_records("b", "leaf", 0, None, 10, 1000), NotInMemory)
     assert driver.page("leaf", 6).chunks == [b"44"]

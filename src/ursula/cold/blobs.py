@@ -15,7 +15,7 @@ from ..crc import crc32
 from .cache import Cache
 from .objects.checksum import digest_of
 from .objects.store import ObjectDamaged, ObjectMissing, Store
-from .objects.temp_files import Unfinished, no_room
+from .objects.temp_files import Unfinished, as_store_failure
 from .objects.ulid import milliseconds_of, new_ulid
 from .state.manifest import not_what_it_was
 
@@ -60,7 +60,7 @@ class Blobs:
 
     def create(self) -> "BlobWriter":
         """Begin a blob that has no name yet. Blocking."""
-        with no_room():
+        with as_store_failure():
             return BlobWriter(self._unfinished.new_path("blob"))
 
     async def keep(self, writer: "BlobWriter", key: str) -> None:
@@ -240,7 +240,7 @@ class BlobWriter:
         self._hash.update(data)
         self.size += len(data)
         view = memoryview(data)
-        with no_room():
+        with as_store_failure():
             while view:
                 view = view[self._file.write(view) :]
 

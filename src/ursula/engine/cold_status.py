@@ -4,7 +4,7 @@ import time
 from typing import NamedTuple
 
 from ..cold.cache import Cache
-from ..tally import Tally
+from ..histogram import Histogram
 from .flush.flusher import Flusher
 from .group.group import Group
 
@@ -19,7 +19,7 @@ class ColdStatus(NamedTuple):
     problem: str | None
     flush_count: int
     failed_count: int
-    flush_seconds: Tally
+    flush_seconds: Histogram
     written_bytes: int
     segment_count: int
     segment_bytes: int
@@ -80,5 +80,5 @@ def cold_status(group: Group, flusher: Flusher) -> ColdStatus:
         group.evictor.resident_bytes,
         group.is_full,
         group.rejected_count,
-        len(state.graves.incarnations),
+        len(state.deleted.incarnations),
     )

@@ -56,7 +56,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
         return MISSED_MAX * self.interval_seconds
 
 
-class Server(NamedTuple):
+class RunningServer(NamedTuple):
     """Who a node is to those who ask for signs of life."""
 
     node: int
@@ -67,7 +67,9 @@ class Server(NamedTuple):
 class Heart:
     """Keeps the heartbeat of one node."""
 
-    def __init__(self, store: Store, clock: Clock, cluster: str, generation: int, server: Server) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, cluster: str, generation: int, server: RunningServer
+    ) -> None:
         self._store = store
         self._clock = clock
         self._cluster = cluster

@@ -13,7 +13,7 @@ from sortedcontainers import SortedList
 from ..model.bucket import Bucket
 from ..model.state import State
 from ..model.stream.stream import Stream
-from .pacing import Turn
+from .pacing import TimeSlice
 
 PIECE = 256
 LARGEST_COUNT = 100
@@ -27,14 +27,14 @@ class HotStream(NamedTuple):
     stream: str
 
 
-class Held(NamedTuple):
+class HotTotals(NamedTuple):
     """All bytes in memory, and how many streams are kept as their rows alone."""
 
     hot_bytes: int
     parked_streams: int
 
 
-class Survey(NamedTuple):
+class HotBytesReport(NamedTuple):
     """All bytes in memory, when the oldest of them came (microseconds), and the streams with the most."""
 
     hot_bytes: int
@@ -43,12 +43,12 @@ class Survey(NamedTuple):
     parked_streams: int = 0
 
 
-async def survey(state: State) -> Survey:
+async def report_hot_bytes(state: State) -> HotBytesReport:
     """Walk over everything."""
     hot_bytes = parked_streams = 0
     oldest_at = None
     largest: list[HotStream] = []
-    turn = Turn()
+    turn = TimeSlice()
     async for bucket in _buckets(state, turn):
         for journal in bucket.all_parts():
             hot_bytes += journal.byte_count
@@ -65,22 +65,22 @@ async def survey(state: State) -> Survey:
                 elif size > largest[0].hot_bytes:
                     heapreplace(largest, HotStream(size, bucket.name, name))
             await turn.end()
-    return Survey(hot_bytes, oldest_at, nlargest(LARGEST_COUNT, largest), parked_streams)
+    return HotBytesReport(hot_bytes, oldest_at, nlargest(LARGEST_COUNT, largest), parked_streams)
 
 
-async def held(state: State) -> Held:
+async def hot_totals(state: State) -> HotTotals:
     """All bytes in memory: those that streams show, and those that only their bucket's feed still has."""
     hot_bytes = parked_streams = 0
-    async for bucket in _buckets(state, Turn()):
+    async for bucket in _buckets(state, TimeSlice()):
         hot_bytes += sum(journal.byte_count for journal in bucket.all_parts())
         parked_streams += len(bucket.parked)
-    return Held(hot_bytes, parked_streams)
+    return HotTotals(hot_bytes, parked_streams)
 
 
-def merged(surveys: list[Survey]) -> Survey:
+def merge_reports(surveys: list[HotBytesReport]) -> HotBytesReport:
     """Several groups as one."""
     oldest = [found.oldest_at for found in surveys if found.oldest_at is not None]
-    return Survey(
+    return HotBytesReport(
         sum(found.hot_bytes for found in surveys),
         min(oldest, default=None),
         nlargest(LARGEST_COUNT, [stream for found in surveys for stream in found.largest]),
@@ -93,7 +93,7 @@ def _hot_bytes(stream: Stream, stored_to: int) -> int:
     return max(0, stream.messages.end - max(stream.messages.start, stream.end_at(stored_to)))
 
 
-async def _buckets(state: State, turn: Turn) -> AsyncIterator[Bucket]:
+async def _buckets(state: State, turn: TimeSlice) -> AsyncIterator[Bucket]:
     for names in _pieces(state.bucket_names):
         for name in names:
             bucket = state.buckets.get(name)

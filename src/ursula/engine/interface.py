@@ -21,11 +21,11 @@ from ..model.outcomes import (
 )
 from .cold_status import CacheStatus, ColdStatus, UpkeepStatus
 from .failures import Failure
-from .group.batching import Done
+from .group.batching import Reply
 from .group.watchers import Watchers
-from .hot_bytes import Held, Survey
+from .hot_bytes import HotBytesReport, HotTotals
 from .reads.bucket_plan import Plan
-from .reads.deferred import Later
+from .reads.deferred import Deferred
 from .status import GroupStatus
 
 
@@ -38,7 +38,7 @@ class GroupApi(Protocol):
     # Writing
 
     def propose(
-        self, command: AnyCommand, done: Done, size: int = 0, json_problem: str | None = None
+        self, command: AnyCommand, done: Reply, size: int = 0, json_problem: str | None = None
     ) -> None:
         """Have a command decided; `done` gets its outcome."""
 
@@ -47,7 +47,7 @@ class GroupApi(Protocol):
     ) -> AnyOutcome | Failure:
         """The same, for callers that can wait."""
 
-    def append_fast(self, command: Append, done: Done, size: int) -> bool:
+    def append_fast(self, command: Append, done: Reply, size: int) -> bool:
         """Have a plain append decided, if nothing unusual is about it; otherwise nothing is done."""
 
     # When the applied state may be answered from
@@ -75,7 +75,7 @@ class GroupApi(Protocol):
         bytes_max: int,
         whole: bool = False,
         incarnation: str | None = None,
-    ) -> Page | Refused | Later[Page]:
+    ) -> Page | Refused | Deferred[Page]:
         """A stretch of a stream."""
 
     def read_records(
@@ -88,12 +88,12 @@ class GroupApi(Protocol):
         bytes_max: int,
         incarnation: str | None = None,
         offset: int | None = None,
-    ) -> RecordPage | Refused | Later[RecordPage]:
+    ) -> RecordPage | Refused | Deferred[RecordPage]:
         """Messages of a JSON stream by their ordinals."""
 
     def read_feed(
         self, bucket: str, after: int | None, until: int | None, bytes_max: int
-    ) -> FeedPage | Refused | Later[FeedPage]:
+    ) -> FeedPage | Refused | Deferred[FeedPage]:
         """What happened in a bucket after a position."""
 
     def note_read(self, bucket: str, name: str) -> None:
@@ -201,8 +201,8 @@ class NodeApi(Protocol):
     def upkeep_status(self) -> UpkeepStatus:
         """What was fetched from the store, merged and collected since the start."""
 
-    async def held(self) -> Held:
+    async def hot_totals(self) -> HotTotals:
         """All bytes in memory, and how many streams are parked."""
 
-    async def survey(self) -> Survey:
+    async def report_hot_bytes(self) -> HotBytesReport:
         """Which streams the bytes in memory belong to."""

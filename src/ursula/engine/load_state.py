@@ -11,7 +11,7 @@ from ..cold.state.state_rows import StateRow, read_state
 from ..model.state import State
 from ..model.store_view.checkpoint import Loader
 from ..model.stream.row import RowUnreadable
-from .pacing import Turn
+from .pacing import TimeSlice
 from .segment_info import segment_from_facts, state_from_facts
 
 GROUP = 0
@@ -20,7 +20,7 @@ GROUP = 0
 logger = logging.getLogger(__name__)
 
 
-class Loaded(NamedTuple):
+class LoadedState(NamedTuple):
     """A state as of a manifest, and what to look after in it."""
 
     state: State
@@ -30,11 +30,11 @@ class Loaded(NamedTuple):
     deadlines: list[tuple[str, str]]
 
 
-class StartRefused(Exception):
+class StoreRefused(Exception):
     """Store and log do not fit, or cannot be read; the text says what to do."""
 
 
-async def load_newest(store: Store, group: int, log_first: int = 0) -> Loaded | None:
+async def load_newest(store: Store, group: int, log_first: int = 0) -> LoadedState | None:
     """The state of the newest manifest that can be read; None if there is none at all.
 
     The log is trimmed to the manifest before the newest, so one that is damaged costs nothing: the one before
@@ -62,17 +62,17 @@ async def load_newest(store: Store, group: int, log_first: int = 0) -> Loaded | 
             )
         return loaded
     if problems:
-        raise StartRefused(
+        raise StoreRefused(
             f"{', and '.join(problems)}; no other manifest is as new as the beginning of the log, position "
             f"{log_first}: put one of them back from a backup, or see `ursula restore --at`"
         )
     return None
 
 
-async def load(store: Store, manifest: Manifest, key: str, previous_position: int = 0) -> Loaded:
+async def load(store: Store, manifest: Manifest, key: str, previous_position: int = 0) -> LoadedState:
     """The state of a manifest; ObjectDamaged if the two do not agree."""
     loader: Loader | None = None
-    turn = Turn()
+    turn = TimeSlice()
     try:
         group_row = await _group_row(store, manifest)
         loader = Loader(group_row)
@@ -88,7 +88,7 @@ async def load(store: Store, manifest: Manifest, key: str, previous_position: in
         for _ in loader.finish():
             await turn.end()
     except RowUnreadable as error:
-        raise StartRefused(f"the state that {key} names cannot be read: {error}") from None
+        raise StoreRefused(f"the state that {key} names cannot be read: {error}") from None
     state = loader.state
     said = manifest.group, manifest.position, manifest.start, manifest.at
     if said != (state.group, state.position, state.stored.flushed, state.at):
@@ -97,7 +97,7 @@ async def load(store: Store, manifest: Manifest, key: str, previous_position: in
         state.stored.ahead = segment_from_facts(manifest.segment)
     if manifest.start == manifest.position:  # the first of a generation: no `Flushed` will tell what it is in
         state.stored.chain = tuple(state_from_facts(facts) for facts in manifest.state)
-    return Loaded(state, manifest, key, previous_position, loader.deadlines)
+    return LoadedState(state, manifest, key, previous_position, loader.deadlines)
 
 
 async def _group_row(store: Store, manifest: Manifest) -> bytes:

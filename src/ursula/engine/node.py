@@ -42,14 +42,14 @@ from .data_folder import DataFolder
 from .failures import Failure
 from .flush.flusher import Flusher, FlushSettings
 from .group.group import Group
-from .heartbeat import Heart, Server
-from .hot_bytes import Held, Survey, held, merged, survey
-from .load_state import Loaded, StartRefused, load_newest
+from .heartbeat import Heart, RunningServer
+from .hot_bytes import HotBytesReport, HotTotals, hot_totals, merge_reports, report_hot_bytes
+from .load_state import LoadedState, StoreRefused, load_newest
 from .reads.blobs import BlobReads
 from .reads.cold_feed import FeedReads
 from .reads.cold_stream import ColdReads
 from .status import GroupStatus
-from .upkeep.garbage import Collector, CollectSettings
+from .upkeep.garbage import CollectSettings, GarbageCollector
 from .upkeep.merger import Merger, MergeSettings
 from .upkeep.replace_segments import replace_segments
 
@@ -78,7 +78,7 @@ class Node:
         cold: Cold | None = None,
         store: Store | None = None,
         spool_bytes: int = 8 << 30,
-        server: Server | None = None,
+        server: RunningServer | None = None,
         check_row: Check | None = None,
     ) -> None:
         """`server` tells those who look at the store who serves from it; without one nobody is told.
@@ -107,7 +107,7 @@ class Node:
         self.segments = Segments(self.store, self.cache, self._threads)
         self.flushers: list[Flusher] = []
         self.mergers: list[Merger] = []
-        self.collector = Collector(
+        self.collector = GarbageCollector(
             self.groups,
             self.flushers,
             self.store,
@@ -125,7 +125,7 @@ class Node:
         self.recovered = False  # whether every group has replayed its log
         self._began_at = time.monotonic()
         self._recovered_at: float | None = None
-        self._surveying: asyncio.Task[Survey] | None = None
+        self._surveying: asyncio.Task[HotBytesReport] | None = None
 
     async def run(self) -> None:
         """Open the logs, replay them and serve, until `stop`. Raises what made that impossible."""
@@ -161,7 +161,7 @@ class Node:
                 self.store_problem = str(error)
                 await asyncio.sleep(STORE_RETRY_SECONDS)
             except StoreFailed as error:
-                raise StartRefused(f"{error}: put it back from a backup, or see `ursula restore`") from None
+                raise StoreRefused(f"{error}: put it back from a backup, or see `ursula restore`") from None
             else:
                 self.store_problem = None
                 return found
@@ -174,24 +174,24 @@ class Node:
         try:
             found = await manifests.read_generations(self.store)
         except ObjectDamaged as error:
-            raise StartRefused(f"{error}: {manifests.GENERATION_HINT}") from None
+            raise StoreRefused(f"{error}: {manifests.GENERATION_HINT}") from None
         if not found and self.generation == 1:
             await self._begin_store(manifests.encode(own))
             found = await manifests.read_generations(self.store)
         if any(generation.cluster != self.cluster for generation in found):
-            raise StartRefused(
+            raise StoreRefused(
                 f"the store {self.store.root} belongs to the cluster {found[-1].cluster}, and this data "
                 f"folder to {self.cluster}: choose another cold.root, or make a node from the store with "
                 "`ursula restore`"
             )
         if found and found[-1].groups != self.group_count:
-            raise StartRefused(
+            raise StoreRefused(
                 f"the store {self.store.root} has {found[-1].groups} groups, and ursula.json of this data "
                 f"folder says {self.group_count}: put that file back from a backup"
             )
         newest = manifests.newest_generation(found)
         if newest != self.generation:
-            raise StartRefused(
+            raise StoreRefused(
                 f"the store {self.store.root} is in generation {newest}, and this data folder in "
                 f"{self.generation}: a restore made another node the one that goes on; see `ursula restore`"
             )
@@ -204,7 +204,7 @@ class Node:
         except StoreUnavailable as error:
             is_new = self._folder is not None and not self._folder.log_path(0).exists()
             if is_new and self.store.local_range() is not None:
-                raise StartRefused(f"cannot begin the store: {error}") from None
+                raise StoreRefused(f"cannot begin the store: {error}") from None
             raise
 
     async def _open_group(self, number: int) -> None:
@@ -384,19 +384,19 @@ class Node:
         found = [group.state.reads.list_buckets(after, count) for group in self.groups]
         return list(islice(merge(*found, key=attrgetter("name")), count))
 
-    async def held(self) -> Held:
+    async def hot_totals(self) -> HotTotals:
         """All bytes in memory, and how many streams are parked."""
-        found = [await held(group.state) for group in self.groups]
-        return Held(sum(part.hot_bytes for part in found), sum(part.parked_streams for part in found))
+        found = [await hot_totals(group.state) for group in self.groups]
+        return HotTotals(sum(part.hot_bytes for part in found), sum(part.parked_streams for part in found))
 
-    async def survey(self) -> Survey:
+    async def report_hot_bytes(self) -> HotBytesReport:
         """Where the bytes are. Those who ask while it is being found out get the same answer."""
         if self._surveying is None or self._surveying.done():
             self._surveying = asyncio.create_task(self._survey())
         return await asyncio.shield(self._surveying)
 
-    async def _survey(self) -> Survey:
-        return merged([await survey(group.state) for group in self.groups])
+    async def _survey(self) -> HotBytesReport:
+        return merge_reports([await report_hot_bytes(group.state) for group in self.groups])
 
     async def _open_log(self, number: int) -> FileLog | MemoryLog:
         if self._folder is None:
@@ -446,18 +446,18 @@ class Node:
             await asyncio.to_thread(self._folder.note_applied, [group.applied for group in self.groups])
 
 
-def _check_fit(first: int, tail: int, loaded: Loaded | None) -> None:
+def _check_fit(first: int, tail: int, loaded: LoadedState | None) -> None:
     """Refuse to start from a log that does not go on where the store ends."""
     if loaded is None:
         if first & COUNTER_MASK:
-            raise StartRefused(
+            raise StoreRefused(
                 f"the log begins after position {first}, and the store has no manifest of what was before: "
                 "is cold.root, or cold.s3_bucket, the one that this node always had?"
             )
         return
     position = loaded.manifest.position
     if not first <= position <= tail:
-        raise StartRefused(
+        raise StoreRefused(
             f"the store has everything up to position {position}, and the log has ({first}, {tail}]: they do "
             "not fit. Put the log back from a backup, or make a new node from the store with `ursula restore`"
         )

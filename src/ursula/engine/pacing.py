@@ -19,7 +19,7 @@ REST_SECONDS_MAX = 0.05
 class Pace:
     """How much of the machine long work takes. This one is for work that others wait for: it never rests."""
 
-    def rests(self) -> float:
+    def rest_ratio(self) -> float:
         """How many times as long as a step took is rested after it."""
         return 0.0
 
@@ -28,7 +28,7 @@ class Pace:
         return False
 
 
-class Turn:
+class TimeSlice:
     """Lets others go on when its time is up, for a while if what it does can wait."""
 
     def __init__(self, pace: Pace | None = None) -> None:
@@ -56,4 +56,4 @@ class Turn:
 
     def _rest_seconds(self) -> float:
         """A step takes longer where others want the machine too; then they get it for longer as well."""
-        return min((time.perf_counter() - self._began_at) * self._pace.rests(), REST_SECONDS_MAX)
+        return min((time.perf_counter() - self._began_at) * self._pace.rest_ratio(), REST_SECONDS_MAX)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..tally import Tally
+from ..histogram import Histogram
 
 
 class GroupStatus(NamedTuple):
@@ -15,9 +15,9 @@ class GroupStatus(NamedTuple):
     applied: int
     log_bytes: int
     log_segment_count: int | None
-    sync_seconds: Tally | None
-    batch_commands: Tally
-    batch_bytes: Tally
+    sync_seconds: Histogram | None
+    batch_commands: Histogram
+    batch_bytes: Histogram
     append_bytes: int
     append_messages: int
     entries_unavailable: int

@@ -103,11 +103,11 @@ class Exchange:
 
     async def become_current(self) -> None:
         """Wait until the applied state may be answered from; a stream that is overdue ends first."""
-        await self.end_if_overdue()
+        await self.expire_if_due()
         if not self.group.is_current:
             await self.group.current()
 
-    async def end_if_overdue(self) -> None:
+    async def expire_if_due(self) -> None:
         """End the target if its deadline has passed."""
         group, target = self.group, self.target
         if target.stream and group.is_overdue(target.bucket, target.stream):

@@ -16,15 +16,15 @@ from ..config import Address, Settings, StartRefused
 from ..engine import load_state as loading
 from ..engine.data_folder import DataFolder, FolderRefused
 from ..engine.failures import Superseded
-from ..engine.heartbeat import Server
+from ..engine.heartbeat import RunningServer
 from ..engine.node import Node
 from ..log.interface import LogDamaged
 from ..model.codec.entry import EntryUnreadable
 from .app import App
 from .body.read import Bodies
 from .cluster.bulk_write import check_row
-from .services import Reads, Services
-from .syntax.cors import Cors
+from .services import ReadSettings, Services
+from .syntax.cors import CorsPolicy
 from .wire.server import BACKLOG, WireServer
 
 TCP_USER_TIMEOUT_MILLISECONDS = 120_000
@@ -58,7 +58,9 @@ async def _serve(settings: Settings) -> int:
         cold=settings.cold,
         store=open_store(settings.cold, settings.server.data_dir) if folder is not None else None,
         spool_bytes=settings.limits.spool_bytes,
-        server=Server(settings.server.node_id, str(advertise), None if folder is None else folder.path),
+        server=RunningServer(
+            settings.server.node_id, str(advertise), None if folder is None else folder.path
+        ),
         check_row=partial(check_row, settings.limits.append_bytes),
     )
     wire = WireServer(listener, connections_max, settings.limits.unread_bytes, settings.http.keep_alive)
@@ -69,7 +71,7 @@ async def _serve(settings: Settings) -> int:
         loop.add_signal_handler(number, stopping.set)
     loop.add_signal_handler(signal.SIGHUP, _ignore_hangup)
     _announce(settings, listener)
-    serving = asyncio.create_task(wire.serve(app.handle, Cors(settings.cors.origins).lines(None)))
+    serving = asyncio.create_task(wire.serve(app.handle, CorsPolicy(settings.cors.origins).lines(None)))
     running = asyncio.create_task(node.run())
     waiting = asyncio.create_task(stopping.wait())
     await asyncio.wait((serving, running, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -88,7 +90,7 @@ async def _serve(settings: Settings) -> int:
     if isinstance(failure, Superseded):
         logger.critical("stopped: %s", failure)
         return 1
-    if isinstance(failure, LogDamaged | EntryUnreadable | loading.StartRefused | FolderRefused):
+    if isinstance(failure, LogDamaged | EntryUnreadable | loading.StoreRefused | FolderRefused):
         raise StartRefused(str(failure))
     if isinstance(failure, OSError) and ended is running:
         raise StartRefused(f"cannot use the data folder {settings.server.data_dir}: {failure}")
@@ -102,9 +104,9 @@ def services_of(settings: Settings, node: Node, wire: WireServer, advertise: str
     return Services(
         node=node,
         wire=wire,
-        cors=Cors(settings.cors.origins),
+        cors=CorsPolicy(settings.cors.origins),
         bodies=Bodies(limits.append_bytes, limits.inflight_bytes, limits.body_timeout),
-        reads=Reads(
+        reads=ReadSettings(
             cache_control=f"{http.cache}, max-age=60, stale-while-revalidate=300",
             long_poll_seconds=http.long_poll,
             sse_cycle_seconds=http.sse_cycle,

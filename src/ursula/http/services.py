@@ -10,7 +10,7 @@ from .body.read import Bodies
 from .bucket.feed_lines import FeedLines
 from .observe.request_stats import RequestStats
 from .stream.live import LiveConnections
-from .syntax.cors import Cors
+from .syntax.cors import CorsPolicy
 from .wire.server import WireServer
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ TaskSet = set["asyncio.Task[None]"]
 
 
 @dataclass(frozen=True)
-class Reads:
+class ReadSettings:
     """How reads are answered: what the settings say of them."""
 
     cache_control: str
@@ -36,9 +36,9 @@ class Services:
 
     node: NodeApi
     wire: WireServer
-    cors: Cors
+    cors: CorsPolicy
     bodies: Bodies
-    reads: Reads
+    reads: ReadSettings
     node_id: int
     advertise: str
     spools: Path

@@ -20,13 +20,13 @@ from ursula.log.interface import (
     AppendFailed,
     AppendRetryable,
     AppendUnknown,
+    EntriesTrimmed,
     Entry,
     LogDamaged,
     Measures,
-    Trimmed,
 )
 from ursula.log.recovery import recover
-from ursula.log.segment import Segment
+from ursula.log.segment import LogSegment
 from ursula.log.segment_scan import RESTORE_HINT, SegmentScan
 from ursula.log.writer import Writer
 
@@ -39,7 +39,7 @@ class FileLog:
     """A log in a folder of segment files. Made by `open`, used on the event loop that opened it."""
 
     def __init__(
-        self, disk: Disk, directory: str, segments: list[Segment], tail: int, writer: Writer
+        self, disk: Disk, directory: str, segments: list[LogSegment], tail: int, writer: Writer
     ) -> None:
         self._disk = disk
         self._directory = directory
@@ -72,7 +72,7 @@ class FileLog:
         """
         folder = os.fspath(directory)
 
-        def start() -> tuple[list[Segment], int, Writer]:
+        def start() -> tuple[list[LogSegment], int, Writer]:
             found = recover(disk, folder, generation, segment_bytes, applied)
             writer = Writer(disk, folder, generation, segment_bytes, found)
             try:
@@ -159,21 +159,21 @@ class FileLog:
         async def stored() -> list[Entry]:
             # A log that still begins with counter 0 was never trimmed.
             if after < first and first & COUNTER_MASK:
-                raise Trimmed(after, first)
+                raise EntriesTrimmed(after, first)
             try:
                 return await asyncio.to_thread(entries.read)
             except FileNotFoundError as error:
                 if after < self._unwanted:
-                    raise Trimmed(after, self.first) from None
+                    raise EntriesTrimmed(after, self.first) from None
                 where, problem = f"after position {after}", "the segment is gone"
                 raise LogDamaged(error.filename, where, problem, RESTORE_HINT) from error
 
         return stored
 
-    def _announce(self, segment: Segment) -> None:
+    def _announce(self, segment: LogSegment) -> None:
         self._loop.call_soon_threadsafe(self._add_segment, segment)
 
-    def _add_segment(self, segment: Segment) -> None:
+    def _add_segment(self, segment: LogSegment) -> None:
         if self._segments[-1].path == segment.path:
             # Writing its first record failed, and the file was created again.
             self._segments.pop()

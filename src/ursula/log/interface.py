@@ -7,7 +7,7 @@ number, so positions never repeat or go back.
 from collections.abc import AsyncIterator, Awaitable
 from typing import NamedTuple, Protocol
 
-from ursula.tally import Tally
+from ursula.histogram import Histogram
 
 GENERATION_SHIFT = 40
 COUNTER_MASK = (1 << GENERATION_SHIFT) - 1
@@ -32,7 +32,7 @@ class Measures(NamedTuple):
     tail: int
     size_bytes: int
     segment_count: int | None
-    sync_seconds: Tally | None
+    sync_seconds: Histogram | None
 
 
 class Log(Protocol):
@@ -101,7 +101,7 @@ class LogDamaged(Exception):
         self.path, self.where, self.problem, self.hint = path, where, problem, hint
 
 
-class Trimmed(Exception):
+class EntriesTrimmed(Exception):
     """The entries after the asked position are no longer in the log."""
 
     def __init__(self, after: int, first: int) -> None:

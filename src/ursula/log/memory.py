@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from weakref import WeakSet
 
 from ursula.log.follower import Follower
-from ursula.log.interface import GENERATION_SHIFT, AppendRetryable, Entry, Measures, Trimmed
+from ursula.log.interface import GENERATION_SHIFT, AppendRetryable, EntriesTrimmed, Entry, Measures
 
 
 class MemoryLog:
@@ -81,7 +81,7 @@ class MemoryLog:
 
         async def stored() -> list[Entry]:
             if after < first and first != self._base:
-                raise Trimmed(after, first)
+                raise EntriesTrimmed(after, first)
             found = entries[:]
             entries.clear()
             return found

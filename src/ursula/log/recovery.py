@@ -24,7 +24,7 @@ from ursula.log.record import (
     decode_record_header,
     decode_segment_header,
 )
-from ursula.log.segment import CHUNK_BYTES, Segment, SegmentReader, reserve, unborn_path
+from ursula.log.segment import CHUNK_BYTES, LogSegment, SegmentReader, reserve, unborn_path
 from ursula.log.segment_scan import RESTORE_HINT
 
 _SEGMENT_NAME = re.compile(r"\d{20}\.log")
@@ -33,7 +33,7 @@ _SEGMENT_NAME = re.compile(r"\d{20}\.log")
 class Recovered(NamedTuple):
     """A log as it was found: its segments, the open file of the last one, and its last record."""
 
-    segments: list[Segment]
+    segments: list[LogSegment]
     file: int | None
     position: int
     chain: int
@@ -64,7 +64,7 @@ def recover(disk: Disk, directory: str, generation: int, segment_bytes: int, app
 
 
 def _recover_last(
-    disk: Disk, directory: str, segments: list[Segment], segment_bytes: int, applied: int
+    disk: Disk, directory: str, segments: list[LogSegment], segment_bytes: int, applied: int
 ) -> Recovered:
     last = segments[-1]
     reader = SegmentReader(disk, last.path, last.header)
@@ -104,7 +104,7 @@ def _check_end(path: str, position: int, applied: int) -> None:
         raise LogDamaged(path, where, problem, hint)
 
 
-def _check_order(segments: list[Segment]) -> None:
+def _check_order(segments: list[LogSegment]) -> None:
     for segment in segments:
         if segment.header.first != _first_by_name(segment.path):
             problem = f"the header says its first position is {segment.header.first}, the name says otherwise"
@@ -115,11 +115,11 @@ def _check_order(segments: list[Segment]) -> None:
             raise LogDamaged(newer.path, "the segment header", problem, RESTORE_HINT)
 
 
-def _load(disk: Disk, path: str) -> Segment:
+def _load(disk: Disk, path: str) -> LogSegment:
     header, size = _read_header(disk, path)
     if header is None:
         raise LogDamaged(path, "the segment header", "the segment header is damaged", RESTORE_HINT)
-    return Segment(path, header, size)
+    return LogSegment(path, header, size)
 
 
 def _read_header(disk: Disk, path: str) -> tuple[SegmentHeader | None, int]:

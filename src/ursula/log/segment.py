@@ -21,7 +21,7 @@ CHUNK_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
-class Segment:
+class LogSegment:
     """A segment of an open log; `length` is the size of its header and records, as far as it is known."""
 
     path: str

@@ -4,7 +4,7 @@ from bisect import bisect_right
 
 from ursula.log.disk import Disk
 from ursula.log.interface import Entry, LogDamaged
-from ursula.log.segment import Segment, SegmentReader
+from ursula.log.segment import LogSegment, SegmentReader
 
 RESTORE_HINT = (
     "Restore the folder from a copy; to continue without the lost entries, restore a backup of the state."
@@ -14,7 +14,7 @@ RESTORE_HINT = (
 class SegmentScan:
     """The entries after one position and up to another, from the segments that exist when it is made."""
 
-    def __init__(self, disk: Disk, segments: list[Segment], after: int, upto: int) -> None:
+    def __init__(self, disk: Disk, segments: list[LogSegment], after: int, upto: int) -> None:
         start = max(0, bisect_right(segments, after, key=lambda segment: segment.header.previous) - 1)
         self._disk = disk
         self._segments = segments[start:] if after < upto else []

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from ursula.histogram import Histogram
 from ursula.log.disk import Disk
 from ursula.log.interface import GENERATION_SHIFT, AppendRefused, AppendRetryable, AppendUnknown
 from ursula.log.record import (
@@ -18,8 +19,7 @@ from ursula.log.record import (
     encode_record,
 )
 from ursula.log.recovery import Recovered
-from ursula.log.segment import Segment, create_segment, segment_path
-from ursula.tally import Tally
+from ursula.log.segment import LogSegment, create_segment, segment_path
 
 ZEROS_AHEAD_BYTES = 256 * 1024
 """How much reserved space is overwritten with zeros at a time: see `Writer._with_zeros`."""
@@ -46,8 +46,8 @@ class Writer:
         # A sealed segment takes no more records: its successor's header may already be on the disk.
         self._sealed = not found.segments or found.segments[-1].header.generation < generation
         self._stopped: str | None = None
-        self.sync_seconds = Tally(SYNC_SECONDS)
-        self.announce: Callable[[Segment], None] = found.segments.append
+        self.sync_seconds = Histogram(SYNC_SECONDS)
+        self.announce: Callable[[LogSegment], None] = found.segments.append
 
     @property
     def end(self) -> int:
@@ -76,7 +76,7 @@ class Writer:
         self._close_old()
         self._file, self._end, self._sealed = file, SEGMENT_HEADER_BYTES, False
         self._room, self._overwritten = self._disk.size(file), self._end
-        self.announce(Segment(segment_path(self._directory, header.first), header, SEGMENT_HEADER_BYTES))
+        self.announce(LogSegment(segment_path(self._directory, header.first), header, SEGMENT_HEADER_BYTES))
         return file
 
     def stop(self, reason: str) -> None:

@@ -49,7 +49,7 @@ class Bucket:
             row = self.parked.pop(name, None)
             if row is not None:
                 stream = self.streams[name] = decode_stream(name, row)
-                stream.encoded = (stream.changed, row)
+                stream.encoded = (stream.dirty_at, row)
                 self.unparked[stream] = self.name
         return stream
 
@@ -58,7 +58,7 @@ class Bucket:
         if self.streams.get(stream.name) is stream and stream.is_idle:
             del self.streams[stream.name]
             encoded = stream.encoded
-            is_fresh = encoded is not None and encoded[0] == stream.changed
+            is_fresh = encoded is not None and encoded[0] == stream.dirty_at
             self.parked[stream.name] = encoded[1] if encoded and is_fresh else encode_stream(stream)
 
     def row(self, name: str) -> bytes | None:
@@ -70,7 +70,7 @@ class Bucket:
         if stream is None:
             return None
         row = encode_stream(stream)
-        stream.encoded = (stream.changed, row)
+        stream.encoded = (stream.dirty_at, row)
         return row
 
     def all_names(self) -> Iterator[str]:

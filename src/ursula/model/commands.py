@@ -29,10 +29,10 @@ class Version(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, 
 
 
 class IfMatch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A precondition: the stream is in one of these versions, or in any if `anything` is set."""
+    """A precondition: the stream is in one of these versions, or in any if `any_version` is set."""
 
     versions: tuple[Version, ...]
-    anything: bool = False
+    any_version: bool = False
 
 
 class ForkPoint(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):

@@ -11,14 +11,14 @@ from sortedcontainers import SortedDict
 
 from .stream.row import encode_stream, read_row
 from .stream.stream import Stream
-from .time_index import ByTime
+from .time_index import TimeIndex
 from .walking import walk
 
 Name = tuple[str, str]
 """Bucket and stream."""
 
 
-class Grave:
+class DeletedStream:
     """One stream that has ended: which, when (microseconds), what it was, and its messages in memory.
 
     `kept` is a msgpack array of incarnation, time and row; `source` the incarnation that it is a fork of,
@@ -46,7 +46,7 @@ class Grave:
         self.stream = stream if stream is not None and stream.messages.payloads else None
 
     @classmethod
-    def of_stream(cls, bucket: str, stream: Stream, at: int) -> "Grave":
+    def of_stream(cls, bucket: str, stream: Stream, at: int) -> "DeletedStream":
         """One of a stream that ends."""
         source = None if stream.parent is None else stream.parent.incarnation
         blob = None if stream.snapshot is None else stream.snapshot.blob
@@ -54,7 +54,7 @@ class Grave:
         return cls(name, stream.incarnation, at, encode_stream(stream), source, blob, stream)
 
     @classmethod
-    def of_row(cls, name: Name, incarnation: str, at: int, row: bytes) -> "Grave":
+    def of_row(cls, name: Name, incarnation: str, at: int, row: bytes) -> "DeletedStream":
         """One that was stored."""
         fields = read_row(row)
         source = None if fields.parent is None else fields.parent[1]
@@ -78,86 +78,86 @@ class Grave:
         return before - left
 
 
-class Graves:
+class DeletedStreams:
     """Ended streams. `by_name` has what is kept of each, the latest last, which is also in order of time."""
 
     def __init__(self) -> None:
         self.by_name: SortedDict[Name, list[bytes]] = SortedDict()
-        self.incarnations: dict[str, Grave] = {}
-        self.by_time = ByTime()
+        self.incarnations: dict[str, DeletedStream] = {}
+        self.by_time = TimeIndex()
         self.sources: dict[str, int] = {}  # incarnations that some of them are forks of, and how many are
-        self._hot: dict[Name, dict[str, Grave]] = {}  # those with messages in memory
+        self._hot: dict[Name, dict[str, DeletedStream]] = {}  # those with messages in memory
 
     def names(self) -> Iterator[Name]:
         """Buckets and streams that something is kept of; others may come and go meanwhile."""
         return walk(self.by_name)
 
-    def add(self, grave: Grave) -> None:
+    def add(self, tombstone: DeletedStream) -> None:
         """A stream has ended."""
-        self.by_name.setdefault(grave.name, []).append(grave.kept)
-        self.incarnations[grave.incarnation] = grave
-        self.by_time.add(grave.at, grave.incarnation)
-        if grave.source is not None:
-            self.sources[grave.source] = self.sources.get(grave.source, 0) + 1
-        if grave.stream is not None:
-            self._hot.setdefault(grave.name, {})[grave.incarnation] = grave
+        self.by_name.setdefault(tombstone.name, []).append(tombstone.kept)
+        self.incarnations[tombstone.incarnation] = tombstone
+        self.by_time.add(tombstone.at, tombstone.incarnation)
+        if tombstone.source is not None:
+            self.sources[tombstone.source] = self.sources.get(tombstone.source, 0) + 1
+        if tombstone.stream is not None:
+            self._hot.setdefault(tombstone.name, {})[tombstone.incarnation] = tombstone
 
-    def find(self, bucket: str, name: str, incarnation: str | None) -> Grave | None:
+    def find(self, bucket: str, name: str, incarnation: str | None) -> DeletedStream | None:
         """The latest that had this name, or the one with this incarnation."""
         kept = self.by_name.get((bucket, name))
         if kept is None:
             return None
-        grave = self.incarnations.get(_decode(kept[-1])[0] if incarnation is None else incarnation)
-        return grave if grave is not None and grave.name == (bucket, name) else None
+        tombstone = self.incarnations.get(_decode(kept[-1])[0] if incarnation is None else incarnation)
+        return tombstone if tombstone is not None and tombstone.name == (bucket, name) else None
 
-    def remove(self, grave: Grave) -> None:
+    def remove(self, tombstone: DeletedStream) -> None:
         """It is back."""
-        self.by_time.remove(grave.at, grave.incarnation)
-        self._forget(grave)
-        kept = self.by_name[grave.name]
-        kept.remove(grave.kept)
+        self.by_time.remove(tombstone.at, tombstone.incarnation)
+        self._forget(tombstone)
+        kept = self.by_name[tombstone.name]
+        kept.remove(tombstone.kept)
         if not kept:
-            del self.by_name[grave.name]
+            del self.by_name[tombstone.name]
 
-    def before(self, horizon: int) -> list[Grave]:
+    def before(self, horizon: int) -> list[DeletedStream]:
         """All that ended before a time, the oldest first."""
         return [self.incarnations[incarnation] for incarnation in self.by_time.before(horizon)]
 
-    def remove_first(self, graves: list[Grave]) -> None:
+    def remove_first(self, deleted: list[DeletedStream]) -> None:
         """Those that ended before a time are gone for good; of each name they are the first."""
-        self.by_time.remove_first(len(graves))
+        self.by_time.remove_first(len(deleted))
         counts: dict[Name, int] = {}
-        for grave in graves:
-            self._forget(grave)
-            counts[grave.name] = counts.get(grave.name, 0) + 1
+        for tombstone in deleted:
+            self._forget(tombstone)
+            counts[tombstone.name] = counts.get(tombstone.name, 0) + 1
         for name, count in counts.items():
             kept = self.by_name[name]
             del kept[:count]
             if not kept:
                 del self.by_name[name]
 
-    def _forget(self, grave: Grave) -> None:
-        del self.incarnations[grave.incarnation]
-        if grave.source is not None:
-            self.sources[grave.source] -= 1
-            if not self.sources[grave.source]:
-                del self.sources[grave.source]
-        if grave.stream is not None:
-            self._cool(grave)
+    def _forget(self, tombstone: DeletedStream) -> None:
+        del self.incarnations[tombstone.incarnation]
+        if tombstone.source is not None:
+            self.sources[tombstone.source] -= 1
+            if not self.sources[tombstone.source]:
+                del self.sources[tombstone.source]
+        if tombstone.stream is not None:
+            self._cool(tombstone)
 
-    def _cool(self, grave: Grave) -> None:
-        hot = self._hot[grave.name]
-        del hot[grave.incarnation]
+    def _cool(self, tombstone: DeletedStream) -> None:
+        hot = self._hot[tombstone.name]
+        del hot[tombstone.incarnation]
         if not hot:
-            del self._hot[grave.name]
+            del self._hot[tombstone.name]
 
     def drop_stored(self, bucket: str, name: str, position: int, count_max: int | None = None) -> bool:
         """Let go of messages up to a cut, of about so many at once; whether all are gone."""
         left = count_max
-        for grave in list(self._hot.get((bucket, name), {}).values()):
-            count = grave.drop_stored(position, left)
-            if grave.stream is None:
-                self._cool(grave)
+        for tombstone in list(self._hot.get((bucket, name), {}).values()):
+            count = tombstone.drop_stored(position, left)
+            if tombstone.stream is None:
+                self._cool(tombstone)
             if left is not None:
                 left -= count
                 if left <= 0:
@@ -181,5 +181,5 @@ def _array_head(count: int) -> bytes:
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[str, int, bytes]).decode
-decode_graves = msgspec.msgpack.Decoder(list[tuple[str, int, bytes]]).decode
+decode_deleted = msgspec.msgpack.Decoder(list[tuple[str, int, bytes]]).decode
 """The reverse of `row`: what each grave of a name is made of."""

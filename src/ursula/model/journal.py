@@ -10,13 +10,13 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from .commands import Producer
-from .stream.blob_slice import Part
+from .stream.blob_slice import BlobSlice
 
 if TYPE_CHECKING:
     from .stream.stream import Stream
 
 
-class Kind(IntEnum):
+class EventKind(IntEnum):
     """What a row tells. The numbers are kept in memory only."""
 
     CREATE = 0
@@ -31,7 +31,7 @@ class Kind(IntEnum):
     UNDELETE = 9
 
 
-KIND_NAMES = tuple(kind.name.lower() for kind in Kind)
+KIND_NAMES = tuple(kind.name.lower() for kind in EventKind)
 
 
 NO_RECORD = -1
@@ -84,7 +84,7 @@ class Journal:
         self.streams: list[Stream] = []
         self.offsets = array("Q")
         self.records = array("q")
-        self.payloads: list[bytes | Part | None] = []
+        self.payloads: list[bytes | BlobSlice | None] = []
         self.producers: list[Producer | None] = []
         self.events: dict[int, bytes] = {}  # by row: the fields, as JSON, of what is not an append
         self.byte_count = 0
@@ -125,7 +125,7 @@ class Journal:
         stream: "Stream",
         offset: int,
         record: int = NO_RECORD,
-        payload: bytes | Part | None = None,
+        payload: bytes | BlobSlice | None = None,
         producer: Producer | None = None,
         event: bytes | None = None,
     ) -> None:

@@ -88,7 +88,7 @@ class SnapshotPublished(Outcome):
     duplicate: bool = False
 
 
-class Trimmed(Outcome):
+class StreamTrimmed(Outcome):
     """A stream begins where it was asked to."""
 
     incarnation: str
@@ -281,7 +281,7 @@ AnyOutcome = (
     | Ended
     | AttributesSet
     | SnapshotPublished
-    | Trimmed
+    | StreamTrimmed
     | Renewed
     | Ignored
     | Undeleted

@@ -127,7 +127,7 @@ class Residency:
         state = self._state
         for stream, bucket in list(self.unparked.items()):
             found = state.buckets.get(bucket)
-            if found is not None and stream.changed <= state.stored.flushed:
+            if found is not None and stream.dirty_at <= state.stored.flushed:
                 found.park(stream)
             self.unparked.pop(stream, None)
             yield
@@ -140,12 +140,12 @@ class Residency:
         """Drop some messages of a row; whether none is left to drop."""
         state = self._state
         if kind == RowKind.GRAVE:
-            return state.graves.drop_stored(bucket, name, cut, DROPPED_AT_ONCE)
+            return state.deleted.drop_stored(bucket, name, cut, DROPPED_AT_ONCE)
         stream = self._resident(bucket, name) if kind == RowKind.STREAM else None
         if stream is not None:
             if not stream.drop_stored(cut, DROPPED_AT_ONCE):
                 return False
-            if stream.changed <= state.stored_to:
+            if stream.dirty_at <= state.stored_to:
                 state.buckets[bucket].park(stream)
             else:
                 stream.encoded = None  # it is not parked soon, so its row need not be kept

@@ -62,14 +62,14 @@ from .decide.stream import (
     decide_set_attributes,
     decide_undelete,
 )
-from .deleted import Graves
+from .deleted import DeletedStreams
 from .journal import Gauge, Journal
 from .outcomes import AnyOutcome, Ingest, Outcome, Refused
 from .read.reads import Reads
 from .residency import Residency
-from .store_view.dirty_rows import Changes, RowKind
+from .store_view.dirty_rows import DirtyRows, RowKind
 from .store_view.segments import SegmentTable
-from .store_view.store_state import Stored
+from .store_view.store_state import StoreState
 from .stream.stream import Stream
 
 REFS_MAX = 16
@@ -131,14 +131,14 @@ class State:
         self.bucket_names: SortedList[str] = SortedList()
         self.stream_count = 0
         self.blobs: dict[str, int] = {}  # how many streams show each
-        self.graves = Graves()
+        self.deleted = DeletedStreams()
         self.ingests: dict[tuple[str, str], Ingest] = {}  # the newest of each bucket and app
         self.gauge = Gauge()
         self.reads = Reads(self)
         self.residency = Residency(self)
-        self.changes = Changes()
+        self.dirty_rows = DirtyRows()
         self.segments = SegmentTable()
-        self.stored = Stored()
+        self.stored = StoreState()
         self.cut = 0  # the position of the last entry that ended with a cut
         self._ends_with_cut = False
         self.parts: list[tuple[str, Journal]] = []  # journals begun after the cut, by bucket
@@ -188,7 +188,7 @@ class State:
             return
         self._ends_with_cut = False
         self.cut = self.position
-        self.changes.seal(self.cut)
+        self.dirty_rows.seal(self.cut)
         self.sealed_parts.append((self.cut, self.parts))
         self.parts = []
 
@@ -205,7 +205,7 @@ class State:
         if found is None:
             return bucket_not_found(bucket)
         stream = found.streams.get(name) or found.find(name)
-        if stream is None or stream.gone:
+        if stream is None or stream.hidden:
             return stream_not_found(name, stream)
         if incarnation is not None and incarnation != stream.incarnation:
             return incarnation_mismatch(stream)
@@ -241,7 +241,7 @@ class State:
         more are of one moment.
         """
         steps = (
-            self.graves.by_time.step_after(reached, count),
+            self.deleted.by_time.step_after(reached, count),
             self.stored.replaced.by_time.step_after(reached, count),
         )
         return min((step for step in steps if step is not None and step < horizon), default=horizon)
@@ -250,9 +250,9 @@ class State:
 
     def touch(self, bucket: str, stream: Stream) -> None:
         """A stream is about to change."""
-        if stream.changed <= self.cut:
-            self.changes.note((RowKind.STREAM, bucket, stream.name))
-        stream.changed = self.position
+        if stream.dirty_at <= self.cut:
+            self.dirty_rows.note((RowKind.STREAM, bucket, stream.name))
+        stream.dirty_at = self.position
 
     def enter(self, bucket: Bucket) -> Journal:
         """The bucket's journal, ready for rows of the entry begun last."""

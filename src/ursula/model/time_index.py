@@ -10,7 +10,7 @@ from sortedcontainers import SortedList
 from .walking import walk
 
 
-class ByTime:
+class TimeIndex:
     """Names, each with a time in microseconds."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..cold.objects.store import Store
 from ..cold.state import manifest as manifests
 from ..engine.data_folder import NewFolder, check_empty
-from ..engine.load_state import Loaded, load
+from ..engine.load_state import LoadedState, load
 from ..engine.offline.restore import Chosen, Restored, RestoreRefused, choose, find_generations, plan_restore
 from ..engine.offline.restore import restore as restore_node
 from ..engine.offline.verify import Progress, all_segments, blobs_of
@@ -185,7 +185,7 @@ async def _backup(
     return report
 
 
-def _named(chosen: Chosen, loaded: Loaded) -> Iterator[Copy]:
+def _named(chosen: Chosen, loaded: LoadedState) -> Iterator[Copy]:
     """The objects that make up a group."""
     for facts in chosen.manifest.state:
         yield Copy(facts.path, facts.bytes, facts.digest)
@@ -235,7 +235,7 @@ async def _publish(
     target: Store,
     generations: Sequence[manifests.Generation],
     chosen: Sequence[Chosen],
-    loaded: Sequence[Loaded],
+    loaded: Sequence[LoadedState],
 ) -> None:
     """Say what the objects are, when all of them are there."""
     for generation in generations:

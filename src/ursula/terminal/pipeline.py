@@ -417,7 +417,7 @@ def _session(master: str, verbose: bool) -> "Iterator[SparkSession]":
     """A session for the time of a job; one that was there before stays. Errors are told in one line."""
     from ursula.cold.objects.store import StoreFailed
     from ursula.engine.data_folder import FolderRefused
-    from ursula.engine.load_state import StartRefused
+    from ursula.engine.load_state import StoreRefused
     from ursula.engine.offline.restore import RestoreRefused
     from ursula.pipeline.ledger import PlaceTaken
     from ursula.spark import session
@@ -445,7 +445,7 @@ def _session(master: str, verbose: bool) -> "Iterator[SparkSession]":
         ServerUnreachable,
         StoreFailed,
         RestoreRefused,
-        StartRefused,
+        StoreRefused,
         FolderRefused,
         PlaceTaken,
         OSError,

@@ -63,7 +63,7 @@ def with_store(where: str, settings: "Settings", work: "Callable[[Store], Awaita
     from ursula.cold.objects.open import open_at
     from ursula.cold.objects.store import StoreFailed
     from ursula.engine.data_folder import FolderRefused
-    from ursula.engine.load_state import StartRefused
+    from ursula.engine.load_state import StoreRefused
     from ursula.engine.offline.restore import RestoreRefused
 
     async def run() -> T:
@@ -77,7 +77,7 @@ def with_store(where: str, settings: "Settings", work: "Callable[[Store], Awaita
         return asyncio.run(run())
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    except (StoreFailed, FolderRefused, RestoreRefused, StartRefused) as error:
+    except (StoreFailed, FolderRefused, RestoreRefused, StoreRefused) as error:
         fail(str(error))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

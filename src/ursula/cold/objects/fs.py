@@ -20,8 +20,8 @@ from .fsync import sync_folder
 from .store import (
     UNFINISHED,
     ObjectDamaged,
+    ObjectInfo,
     ObjectMissing,
-    Stored,
     StoreFailed,
     StoreUnavailable,
     check_key,
@@ -88,7 +88,7 @@ class FsStore:
         """How many bytes an object has."""
         return await self._find(key, _size)
 
-    async def list(self, prefix: str) -> list[Stored]:
+    async def list(self, prefix: str) -> list[ObjectInfo]:
         """The objects below a prefix, sorted by key."""
         folder = self._root / check_prefix(prefix)
         return await self._do(lambda: sorted(self._below(str(folder), prefix)))
@@ -226,7 +226,7 @@ class FsStore:
         for folder in self.local_path(key).parents[: key.count("/") + 2]:
             sync_folder(folder)
 
-    def _below(self, folder: str, prefix: str) -> Iterator[Stored]:
+    def _below(self, folder: str, prefix: str) -> Iterator[ObjectInfo]:
         try:
             entries = list(os.scandir(folder))
         except (FileNotFoundError, NotADirectoryError):
@@ -238,7 +238,7 @@ class FsStore:
                 continue
             with suppress(FileNotFoundError):  # removed meanwhile
                 status = entry.stat()
-                yield Stored(prefix + entry.name, status.st_size, status.st_mtime)
+                yield ObjectInfo(prefix + entry.name, status.st_size, status.st_mtime)
 
     def _delete(self, keys: Sequence[str]) -> None:
         for key in keys:

@@ -19,8 +19,8 @@ from .store import (
     PART_BYTES,
     UNFINISHED,
     ObjectDamaged,
+    ObjectInfo,
     ObjectMissing,
-    Stored,
     StoreFailed,
     StoreUnavailable,
     check_key,
@@ -181,12 +181,12 @@ class S3Store:
         found = await self._find(key, lambda: obstore.head_async(self._store, check_key(key)))
         return found["size"]
 
-    async def list(self, prefix: str) -> list[Stored]:
+    async def list(self, prefix: str) -> list[ObjectInfo]:
         """The objects below a prefix, sorted by key."""
         listing = obstore.list(self._store, check_prefix(prefix) or None, chunk_size=1000)
         found = await self._do(listing.collect_async())
         return sorted(
-            Stored(one["path"], one["size"], one["last_modified"].timestamp())
+            ObjectInfo(one["path"], one["size"], one["last_modified"].timestamp())
             for one in found
             if not one["path"].startswith(f"{UNFINISHED}/")
         )

@@ -15,7 +15,7 @@ PART_BYTES = 8 << 20
 """Objects that are far away are sent in parts of so many bytes, and best fetched from border to border."""
 
 
-class Stored(NamedTuple):
+class ObjectInfo(NamedTuple):
     """An object that is there; `modified_at` is in seconds since 1970."""
 
     key: str
@@ -51,7 +51,7 @@ class Store(Protocol):
     async def size(self, key: str) -> int:
         """How many bytes an object has."""
 
-    async def list(self, prefix: str) -> list[Stored]:
+    async def list(self, prefix: str) -> list[ObjectInfo]:
         """The objects below a prefix, which ends with a slash or is empty, sorted by key."""
 
     async def delete(self, keys: Sequence[str]) -> None:

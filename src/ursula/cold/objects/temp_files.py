@@ -17,13 +17,13 @@ class Unfinished:
 
     def new_path(self, kind: str) -> Path:
         """A name that is free and tells what it will be, in a folder that is there. Blocking."""
-        with no_room():
+        with as_store_failure():
             self._folder.mkdir(parents=True, exist_ok=True)
         return self._folder / f"{new_ulid()}.{kind}"
 
 
 @contextmanager
-def no_room() -> Iterator[None]:
+def as_store_failure() -> Iterator[None]:
     """What the disk refuses on the way to the store is the store's failure."""
     try:
         yield

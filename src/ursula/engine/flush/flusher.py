@@ -20,22 +20,22 @@ from ...cold.objects.temp_files import Unfinished
 from ...cold.objects.ulid import milliseconds_of
 from ...cold.state import manifest as manifests
 from ...cold.state.state_rows import BATCH_ROWS, EncodedState, batch_of, encode_state
-from ...malloc import give_back
+from ...histogram import Histogram
+from ...malloc import trim_malloc
 from ...model.commands import FlushBegin, Flushed, StoredSegment, StoredState
 from ...model.journal import Journal
 from ...model.limits import BODY_BYTES_HELD_MAX
 from ...model.outcomes import CutMade, Done
 from ...model.store_view import checkpoint
-from ...model.store_view.dirty_rows import Capture, RowKind
-from ...tally import Tally
+from ...model.store_view.dirty_rows import RowKind, RowSnapshot
 from ..failures import Superseded
 from ..group.group import Group
-from ..pacing import Turn
+from ..pacing import TimeSlice
 from ..segment_info import live_segment, segment_facts, state_facts
 from .pace import FlushPace
 from .ranges import is_large
 from .rows import Fetch, rows_by_range, rows_of
-from .segment_upload import Hand, Place, store_bit_by_bit, store_whole
+from .segment_upload import PacedExecutor, SegmentRange, upload_streamed, upload_whole
 
 LOOK_SECONDS = 0.05
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
@@ -69,7 +69,7 @@ class _Cut(NamedTuple):
     chain: tuple[StoredState, ...]
     group_row: bytes
     parts: list[tuple[str, Journal]]
-    capture: Capture
+    capture: RowSnapshot
 
 
 class Flusher:
@@ -84,7 +84,7 @@ class Flusher:
         self._fetch = fetch
         self._settings = settings
         self._pace = FlushPace(group.state.gauge, settings.flush_size, group.hot_bytes_max)
-        self._hand = Hand(ThreadPoolExecutor(1, "ursula-flush"), self._pace)
+        self._hand = PacedExecutor(ThreadPoolExecutor(1, "ursula-flush"), self._pace)
         self._identity = secrets.randbits(63)
         self._wanted: list[asyncio.Future[int]] = []
         self._base_wanted = False
@@ -100,7 +100,7 @@ class Flusher:
         self.count = 0
         self.failed_count = 0
         self.stored_bytes = 0
-        self.flush_seconds = Tally(FLUSH_SECONDS)
+        self.flush_seconds = Histogram(FLUSH_SECONDS)
 
     async def run(self) -> None:
         """Flush whenever it is time, until cancelled."""
@@ -190,7 +190,7 @@ class Flusher:
         if state.stored.flushed > self.manifest_position:
             return True  # the manifest of the last flush was not written
         kinds = (RowKind.STREAM, RowKind.BUCKET, RowKind.INGEST)
-        return any(key[0] in kinds for key in state.changes.open) or bool(state.changes.sealed)
+        return any(key[0] in kinds for key in state.dirty_rows.open) or bool(state.dirty_rows.sealed)
 
     async def flush(self) -> int:
         """One flush, from the cut to the trimmed log; returns its position."""
@@ -215,7 +215,7 @@ class Flusher:
                 if not future.done():
                     future.set_result(position)
             await self._group.evictor.wait()
-            await self._hand.do(give_back)
+            await self._hand.do(trim_malloc)
             return position
 
     async def _flush(self) -> int:
@@ -225,9 +225,9 @@ class Flusher:
         try:
             batches = await self._capture(cut)
         finally:
-            self._group.state.changes.end_capture()
+            self._group.state.dirty_rows.end_capture()
         segment = await self._store_segment(cut)
-        turn = Turn(self._pace)
+        turn = TimeSlice(self._pace)
         state = await self._store_state(cut, is_base, batches)
         await turn.end()
         made_at = min(_made_at(stored.key) for stored in (segment, state) if stored is not None)
@@ -273,11 +273,11 @@ class Flusher:
             state.stored.chain,
             checkpoint.group_row(state),
             [part for _, parts in state.sealed_parts for part in parts],
-            state.changes.begin_capture(partial(checkpoint.row_of, state), everything),
+            state.dirty_rows.begin_capture(partial(checkpoint.row_of, state), everything),
         )
 
     async def _capture(self, cut: _Cut) -> list[pa.RecordBatch]:
-        capture, turn = cut.capture, Turn()
+        capture, turn = cut.capture, TimeSlice()
         batches = [batch_of([((0, "", ""), cut.group_row)])]
         while not capture.is_done:
             capture.step(CAPTURE_STEP)
@@ -290,14 +290,14 @@ class Flusher:
     async def _store_segment(self, cut: _Cut) -> StoredSegment | None:
         if not cut.parts:
             return None
-        place = Place(self._group.number, cut.start, cut.position)
-        turn = Turn(self._pace)
+        place = SegmentRange(self._group.number, cut.start, cut.position)
+        turn = TimeSlice(self._pace)
         if is_large(cut.parts):
             rows = rows_by_range(cut.parts, place.group, self._fetch, turn)
-            stored = await store_bit_by_bit(self._store, self._unfinished, place, rows, self._hand)
+            stored = await upload_streamed(self._store, self._unfinished, place, rows, self._hand)
         else:
             all_rows = rows_of(cut.parts, place.group, self._fetch, turn)
-            stored = await store_whole(self._store, place, await all_rows, self._hand)
+            stored = await upload_whole(self._store, place, await all_rows, self._hand)
         if stored is not None:
             self.stored_bytes += stored.size
         return stored

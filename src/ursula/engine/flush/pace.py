@@ -24,7 +24,7 @@ class FlushPace(Pace):
         if hot_bytes_max is not None:  # long before appends are turned away
             self._late = min(self._late, hot_bytes_max // 2)
 
-    def rests(self) -> float:
+    def rest_ratio(self) -> float:
         """Many at first, none when it is late or somebody waits."""
         if self.somebody_waits or self.is_late():
             return 0.0

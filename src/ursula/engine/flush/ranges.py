@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from ...model.journal import Journal
 from ...model.stream.stream import Stream
-from ..pacing import Turn
+from ..pacing import TimeSlice
 
 LARGE_BYTES = 16 * 1024 * 1024
 """So much is flushed at once."""
@@ -45,7 +45,7 @@ class Ranges:
         self._ranges = ranges
 
     @classmethod
-    async def of(cls, parts: Parts, turn: Turn) -> "Ranges":
+    async def of(cls, parts: Parts, turn: TimeSlice) -> "Ranges":
         """See how much there is of each stream, and cut."""
         streams: dict[Stream, int] = {}
         names: list[pa.RecordBatch] = []

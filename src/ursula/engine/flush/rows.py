@@ -16,9 +16,9 @@ from ...cold.segment.schema import SEGMENT_SCHEMA
 from ...model.change.append import APPEND
 from ...model.commands import Producer
 from ...model.journal import KIND_NAMES, NO_RECORD, Journal
-from ...model.stream.blob_slice import Part
+from ...model.stream.blob_slice import BlobSlice
 from ...model.stream.stream import Stream
-from ..pacing import Turn
+from ..pacing import TimeSlice
 from .ranges import STEP_ROWS, Parts, Ranges
 
 STEP_BYTES = 512 * 1024
@@ -28,11 +28,11 @@ T = TypeVar("T")
 _KIND_NAMES = pa.array(KIND_NAMES, pa.string())
 _ZERO = pa.array([0], pa.int32())
 
-Payloads = list[bytes | Part | None]
-Fetch = Callable[[Sequence[Part]], Awaitable[list[bytes]]]
+Payloads = list[bytes | BlobSlice | None]
+Fetch = Callable[[Sequence[BlobSlice]], Awaitable[list[bytes]]]
 
 
-async def rows_of(parts: Parts, group: int, fetch: Fetch, turn: Turn) -> pa.Table:
+async def rows_of(parts: Parts, group: int, fetch: Fetch, turn: TimeSlice) -> pa.Table:
     """All rows of these parts of journals, in the order of the log within each; `fetch` reads blobs."""
     steps = (
         (part, range(first, min(first + STEP_ROWS, len(journal))))
@@ -42,14 +42,14 @@ async def rows_of(parts: Parts, group: int, fetch: Fetch, turn: Turn) -> pa.Tabl
     return await _table(parts, steps, group, fetch, turn)
 
 
-async def rows_by_range(parts: Parts, group: int, fetch: Fetch, turn: Turn) -> AsyncIterator[pa.Table]:
+async def rows_by_range(parts: Parts, group: int, fetch: Fetch, turn: TimeSlice) -> AsyncIterator[pa.Table]:
     """The same rows, a few at a time, those of each table behind those of the one before."""
     for steps in await Ranges.of(parts, turn):
         yield await _table(parts, steps, group, fetch, turn)
 
 
 async def _table(
-    parts: Parts, steps: Iterable[tuple[int, Sequence[int]]], group: int, fetch: Fetch, turn: Turn
+    parts: Parts, steps: Iterable[tuple[int, Sequence[int]]], group: int, fetch: Fetch, turn: TimeSlice
 ) -> pa.Table:
     """These rows of these parts."""
     batches = []
@@ -65,7 +65,7 @@ async def _table(
 
 async def _fetch_parts(payloads: Payloads, fetch: Fetch) -> None:
     """Put what is only named into its place."""
-    named = [(number, part) for number, part in enumerate(payloads) if type(part) is Part]
+    named = [(number, part) for number, part in enumerate(payloads) if type(part) is BlobSlice]
     if named:
         fetched = await fetch([part for _, part in named])
         for (number, _), payload in zip(named, fetched, strict=True):

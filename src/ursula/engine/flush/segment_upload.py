@@ -12,17 +12,17 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 
 from ...cold.objects.store import Store
-from ...cold.objects.temp_files import Unfinished, no_room
+from ...cold.objects.temp_files import Unfinished, as_store_failure
 from ...cold.segment.writer import EncodedSegment, SegmentSummary, SegmentWriter, encode_segment
 from ...cold.state import manifest as manifests
 from ...model.commands import StoredSegment
-from ..pacing import Pace, Turn
+from ..pacing import Pace, TimeSlice
 from ..segment_info import segment_from_summary
 
 T = TypeVar("T")
 
 
-class Hand(NamedTuple):
+class PacedExecutor(NamedTuple):
     """Who does it and how fast: a thread, by default one of the loop's, and a pace, by default without rests.
 
     Who does it often has a thread of his own: each that had such work keeps memory for more of it.
@@ -37,10 +37,10 @@ class Hand(NamedTuple):
 
     def pause(self) -> Callable[[], None]:
         """What ends a step of work in the thread."""
-        return Turn(self.pace).end_in_thread
+        return TimeSlice(self.pace).end_in_thread
 
 
-class Place(NamedTuple):
+class SegmentRange(NamedTuple):
     """Of which group and which positions the rows are: those after the first and up to the last."""
 
     group: int
@@ -52,7 +52,9 @@ class Place(NamedTuple):
         return manifests.segment_key(self.group, self.first, self.last)
 
 
-async def store_whole(store: Store, place: Place, rows: pa.Table, hand: Hand) -> StoredSegment:
+async def upload_whole(
+    store: Store, place: SegmentRange, rows: pa.Table, hand: PacedExecutor
+) -> StoredSegment:
     """Store few rows, in the order of the log."""
     handed_over = [rows]
     del rows
@@ -62,8 +64,12 @@ async def store_whole(store: Store, place: Place, rows: pa.Table, hand: Hand) ->
     return segment_from_summary(key, place.first, place.last, encoded.summary)
 
 
-async def store_bit_by_bit(
-    store: Store, unfinished: Unfinished, place: Place, rows: AsyncIterator[pa.Table], hand: Hand
+async def upload_streamed(
+    store: Store,
+    unfinished: Unfinished,
+    place: SegmentRange,
+    rows: AsyncIterator[pa.Table],
+    hand: PacedExecutor,
 ) -> StoredSegment | None:
     """Store rows of which each table belongs behind the one before; None if there are none."""
     writer = await hand.do(_begin, unfinished, place)
@@ -82,20 +88,20 @@ async def store_bit_by_bit(
     return segment_from_summary(key, place.first, place.last, summary)
 
 
-def _encode(handed_over: list[pa.Table], place: Place, hand: Hand) -> EncodedSegment:
+def _encode(handed_over: list[pa.Table], place: SegmentRange, hand: PacedExecutor) -> EncodedSegment:
     return encode_segment(handed_over.pop().combine_chunks(), *place, pause=hand.pause())
 
 
-def _begin(unfinished: Unfinished, place: Place) -> SegmentWriter:
-    with no_room():
+def _begin(unfinished: Unfinished, place: SegmentRange) -> SegmentWriter:
+    with as_store_failure():
         return SegmentWriter(unfinished.new_path("segment"), *place)
 
 
-def _write(writer: SegmentWriter, handed_over: list[pa.Table], hand: Hand) -> None:
-    with no_room():
+def _write(writer: SegmentWriter, handed_over: list[pa.Table], hand: PacedExecutor) -> None:
+    with as_store_failure():
         writer.write(handed_over.pop().combine_chunks(), hand.pause())
 
 
 def _finish(writer: SegmentWriter) -> SegmentSummary:
-    with no_room():
+    with as_store_failure():
         return writer.finish()

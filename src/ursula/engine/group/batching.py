@@ -18,18 +18,18 @@ BATCH_COMMANDS_MAX = 1024
 BATCH_BYTES_MAX = 1024 * 1024
 NEVER = 1 << 62
 
-Done = Callable[[AnyOutcome | Failure], None]
+Reply = Callable[[AnyOutcome | Failure], None]
 
 
-class Gathered(NamedTuple):
+class NextBatch(NamedTuple):
     """Commands that go into the log together, with those who wait for them."""
 
     commands: list[AnyCommand]
-    dones: list[Done | None]
+    dones: list[Reply | None]
     body_bytes: int
 
 
-class Gathering:
+class BatchQueue:
     """What was proposed and is in no batch yet."""
 
     def __init__(self, begin: Callable[[], None]) -> None:
@@ -37,12 +37,12 @@ class Gathering:
         self.body_bytes = 0
         self._begin = begin
         self._commands: list[AnyCommand] = []
-        self._dones: list[Done | None] = []
+        self._dones: list[Reply | None] = []
         self._awaited: asyncio.Future[None] | None = None
         self._enough = NEVER  # so many commands begin a batch at once
         self._sizes = 0, 0  # of the last two batches
 
-    def add(self, command: AnyCommand, done: Done | None, size: int) -> None:
+    def add(self, command: AnyCommand, done: Reply | None, size: int) -> None:
         """Have a command, whose messages have so many bytes, join the next batch."""
         self._commands.append(command)
         self._dones.append(done)
@@ -68,7 +68,7 @@ class Gathering:
         except TimeoutError:
             self._awaited = None
 
-    def take(self) -> Gathered:
+    def take(self) -> NextBatch:
         """The next batch: everything that waits, within the limits; one larger command goes alone."""
         commands, dones = self._commands, self._dones
         count = len(commands)
@@ -82,9 +82,9 @@ class Gathering:
         body_bytes, self.body_bytes = max(0, self.body_bytes - left_bytes), left_bytes
         if commands and isinstance(commands[0], IngestRows):
             body_bytes = sum(len(message) for row in commands[0].rows for message in row.messages)
-        return Gathered(commands, dones, body_bytes)
+        return NextBatch(commands, dones, body_bytes)
 
-    def give_up(self) -> list[Done | None]:
+    def give_up(self) -> list[Reply | None]:
         """Forget all of it; those who wait for it are to be told."""
         dones, self._commands, self._dones = self._dones, [], []
         self.body_bytes = 0

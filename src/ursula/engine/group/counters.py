@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from ...histogram import Histogram
 from ...model.commands import AnyCommand, Append, Create, IngestRows, PlainAppend
-from ...tally import Tally
 
 BATCH_COMMANDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0)
 BATCH_BYTES = tuple(float(256 * 4**step) for step in range(9))
@@ -12,12 +12,12 @@ _WRITES = (Append, Create)
 _PLAIN = frozenset((PlainAppend,))
 
 
-class Counts:
+class Counters:
     """Entries that became durable, what was in them, and those that the log did not take."""
 
     def __init__(self) -> None:
-        self.batch_commands = Tally(BATCH_COMMANDS)
-        self.batch_bytes = Tally(BATCH_BYTES)
+        self.batch_commands = Histogram(BATCH_COMMANDS)
+        self.batch_bytes = Histogram(BATCH_BYTES)
         self.append_bytes = 0
         self.append_messages = 0
         self.entries_unavailable = 0

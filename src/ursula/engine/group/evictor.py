@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...cold.cache import Cache
 from ...model.state import State
 from ...model.store_view.dirty_rows import Key
-from ..pacing import Turn
+from ..pacing import TimeSlice
 
 STREAMS_AT_ONCE = 32
 """How many streams are measured between two looks at the clock, which cost as much as one measurement."""
@@ -82,7 +82,7 @@ class Evictor:
             self.begin()
 
     async def _run(self) -> None:
-        turn = Turn()
+        turn = TimeSlice()
         while True:
             await self._drive(self._residency.evict_trimmed(), turn)
             await self._evict_flushed(turn)
@@ -97,11 +97,11 @@ class Evictor:
     def _has_more(self) -> bool:
         return bool(self._residency.has_evictable or self._leaving)
 
-    async def _drive(self, steps: Iterator[None], turn: Turn) -> None:
+    async def _drive(self, steps: Iterator[None], turn: TimeSlice) -> None:
         for _ in steps:
             await turn.end()
 
-    async def _evict_flushed(self, turn: Turn) -> None:
+    async def _evict_flushed(self, turn: TimeSlice) -> None:
         """Evict what was flushed since the last time, except what may stay."""
         cut, keys, parts = self._residency.take_evictable()
         before, self._evicted_to = self._evicted_to, cut
@@ -116,7 +116,7 @@ class Evictor:
         await self._drive(self._residency.evict(keys, cut), turn)
 
     async def _divide(
-        self, keys: list[Key], before: int, cut: int, turn: Turn
+        self, keys: list[Key], before: int, cut: int, turn: TimeSlice
     ) -> tuple[list[Key], list[Key], int]:
         """The keys to evict, those of streams that may stay, and what these take since the cut before.
 

@@ -23,6 +23,6 @@ def is_usual(state: State, command: Append) -> bool:
     if bucket is None:
         return False
     stream = bucket.streams.get(command.stream) or bucket.find(command.stream)
-    if stream is None or stream.gone or stream.closed or stream.deadline is not None:
+    if stream is None or stream.hidden or stream.closed or stream.deadline is not None:
         return False
     return stream.media_type == command.media_type

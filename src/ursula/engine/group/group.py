@@ -41,12 +41,12 @@ from ...model.outcomes import (
 from ...model.state import State
 from ..clock import AHEAD_SECONDS_MAX, SLEW, Clock, LogClock
 from ..failures import Failure, OutcomeUnknown, Unavailable
-from ..pacing import Turn
-from ..reads.reads import Reading
-from ..reads.resolve_offsets import Evidence, is_unproven, prove
+from ..pacing import TimeSlice
+from ..reads.reads import GroupReads
+from ..reads.resolve_offsets import NeedsResolving, is_unresolved, resolve
 from ..status import GroupStatus
-from .batching import Done, Gathering, creation_bytes, size_of
-from .counters import Counts
+from .batching import BatchQueue, Reply, creation_bytes, size_of
+from .counters import Counters
 from .evictor import Evictor
 from .expiry import Expiry
 from .fast_append import is_usual
@@ -61,7 +61,7 @@ _APPENDED = frozenset((Appended,))
 logger = logging.getLogger(__name__)
 
 
-def _awaited() -> tuple["asyncio.Future[AnyOutcome | Failure]", Done]:
+def _awaited() -> tuple["asyncio.Future[AnyOutcome | Failure]", Reply]:
     """A future, and the callback that sets it, unless its caller has given up."""
     future: asyncio.Future[AnyOutcome | Failure] = asyncio.get_running_loop().create_future()
 
@@ -72,17 +72,17 @@ def _awaited() -> tuple["asyncio.Future[AnyOutcome | Failure]", Done]:
     return future, done
 
 
-class Batch(NamedTuple):
+class DecodedEntry(NamedTuple):
     """Commands on their way through the log, with those who wait for them."""
 
     at: int
     commands: list[AnyCommand]
-    dones: list[Done | None]
+    dones: list[Reply | None]
     body_bytes: int
     payload: bytes
 
 
-class Group(Reading):
+class Group(GroupReads):
     """One log and one state machine."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Group(Reading):
         self.log = log
         self.applied = start
         self.watchers = Watchers()
-        self.counts = Counts()
+        self.counts = Counters()
         self.recovered = False
         self.replay_target = start
         self._start = start
@@ -114,9 +114,9 @@ class Group(Reading):
         self._expiry = Expiry(self.state)
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._proposer = secrets.randbits(63)
-        self._gathering = Gathering(self._begin_batch)
-        self._begun: tuple[Batch, Awaitable[int]] | None = None
-        self._in_flight: deque[Batch] = deque()
+        self._gathering = BatchQueue(self._begin_batch)
+        self._begun: tuple[DecodedEntry, Awaitable[int]] | None = None
+        self._in_flight: deque[DecodedEntry] = deque()
         self._proposed = 0
         self._finished = 0
         self._late = 0
@@ -204,7 +204,7 @@ class Group(Reading):
     # Writing
 
     def propose(
-        self, command: AnyCommand, done: Done, size: int = 0, json_problem: str | None = None
+        self, command: AnyCommand, done: Reply, size: int = 0, json_problem: str | None = None
     ) -> None:
         """Have a command decided; `done` gets its outcome, perhaps before this returns.
 
@@ -222,8 +222,8 @@ class Group(Reading):
             message = "what is in memory must be flushed first, and that takes a while"
             done(Refused("write_backpressure", message))
             return
-        is_unproven_yet = type(command) is not Append and is_unproven(command)
-        if is_unproven_yet and not self._prove(command, done, size, json_problem):  # type: ignore[arg-type]
+        is_unresolved_yet = type(command) is not Append and is_unresolved(command)
+        if is_unresolved_yet and not self._resolve(command, done, size, json_problem):  # type: ignore[arg-type]
             return
         if self._expiry.heap and self._ends_first(command, done, size, json_problem):
             return
@@ -236,7 +236,7 @@ class Group(Reading):
         else:
             self._when_settled(lambda: self._decide_again(command, done, size, json_problem))
 
-    def append_fast(self, command: Append, done: Done, size: int) -> bool:
+    def append_fast(self, command: Append, done: Reply, size: int) -> bool:
         """Have a plain append decided, if nothing unusual is about it: see `fast_append`."""
         if self._stopping or not self.recovered or self._is_full(size):
             return False
@@ -246,7 +246,7 @@ class Group(Reading):
         self._gathering.add(command, done, size)
         return True
 
-    def _ends_first(self, command: AnyCommand, done: Done, size: int, json_problem: str | None) -> bool:
+    def _ends_first(self, command: AnyCommand, done: Reply, size: int, json_problem: str | None) -> bool:
         """Whether streams have expired that must end before the command, which is proposed again then."""
         now = self._clock()
         if isinstance(command, DeleteBucket):
@@ -288,12 +288,12 @@ class Group(Reading):
         held = self.state.gauge.count + self._gathering.body_bytes
         return self.hot_bytes_max is not None and held > 0 and held + size > self.hot_bytes_max
 
-    def _prove(self, command: Evidence, done: Done, size: int, json_problem: str | None) -> bool:
+    def _resolve(self, command: NeedsResolving, done: Reply, size: int, json_problem: str | None) -> bool:
         """Whether the command can be decided as it is; if not, it is proposed with what it must say."""
-        proven = prove(self.state, command)
+        proven = resolve(self.state, command)
         if proven is None and self._cold is not None:
             task = asyncio.get_running_loop().create_task(
-                self._prove_later(command, done, size, json_problem)
+                self._resolve_later(command, done, size, json_problem)
             )
             self._reading.add(task)
             task.add_done_callback(self._reading.discard)
@@ -303,10 +303,12 @@ class Group(Reading):
         self.propose(proven, done, size, json_problem)
         return False
 
-    async def _prove_later(self, command: Evidence, done: Done, size: int, json_problem: str | None) -> None:
+    async def _resolve_later(
+        self, command: NeedsResolving, done: Reply, size: int, json_problem: str | None
+    ) -> None:
         """Find out from the store what the command says of old bytes, unless it is refused anyway."""
         try:
-            found = await self._cold.prove(command)  # type: ignore[union-attr]
+            found = await self._cold.resolve(command)  # type: ignore[union-attr]
         except StoreFailed as error:
             done(Unavailable(str(error)))
             return
@@ -315,11 +317,11 @@ class Group(Reading):
         else:
             self.propose(found, done, size, json_problem)
 
-    def _decide_again(self, command: AnyCommand, done: Done, size: int, json_problem: str | None) -> None:
+    def _decide_again(self, command: AnyCommand, done: Reply, size: int, json_problem: str | None) -> None:
         outcome = self.state.look(command, json_problem)
         if self._failed:
             done(Unavailable("the server failed"))
-        elif outcome is None and is_unproven(command):
+        elif outcome is None and is_unresolved(command):
             self.propose(command, done, size, json_problem)  # what it speaks of was not there when it came
         elif outcome is None:
             self._enqueue(command, done, size)
@@ -330,13 +332,13 @@ class Group(Reading):
         else:
             self._answer(command, outcome, done)
 
-    def _answer(self, command: AnyCommand, outcome: AnyOutcome, done: Done) -> None:
+    def _answer(self, command: AnyCommand, outcome: AnyOutcome, done: Reply) -> None:
         """Answer without logging. A repeated append stores nothing, but renews a window like the first."""
         if isinstance(command, Append) and isinstance(outcome, Appended):
             self.note_read(command.bucket, command.stream)
         done(outcome)
 
-    def _enqueue(self, command: AnyCommand, done: Done | None, size: int) -> None:
+    def _enqueue(self, command: AnyCommand, done: Reply | None, size: int) -> None:
         self._proposed += 1
         self._gathering.add(command, done, size)
 
@@ -368,11 +370,11 @@ class Group(Reading):
         """Hand what was gathered to the log."""
         commands, dones, body_bytes = self._gathering.take()
         at = self._clock()
-        batch = Batch(at, commands, dones, body_bytes, entries.encode(self._proposer, at, commands))
+        batch = DecodedEntry(at, commands, dones, body_bytes, entries.encode(self._proposer, at, commands))
         self._in_flight.append(batch)
         self._begun = batch, self.log.append(batch.payload)
 
-    def _fail(self, batch: Batch, error: AppendFailed) -> None:
+    def _fail(self, batch: DecodedEntry, error: AppendFailed) -> None:
         if self.log_problem is None:
             logger.error("the log does not take entries: %s", error)
         self.log_problem = str(error)
@@ -405,7 +407,7 @@ class Group(Reading):
                 slice_end = time.perf_counter() + SLICE_SECONDS
 
     def _apply(
-        self, position: int, at: int, commands: list[AnyCommand], dones: list[Done | None] | None
+        self, position: int, at: int, commands: list[AnyCommand], dones: list[Reply | None] | None
     ) -> None:
         state = self.state
         state.begin(position, at)
@@ -443,7 +445,7 @@ class Group(Reading):
             ) and outcome.deadline is not None:
                 self._look_after(command.bucket, command.stream)  # type: ignore[union-attr]
 
-    def _finish(self, dones: list[Done | None], outcomes: Sequence[AnyOutcome | Failure]) -> None:
+    def _finish(self, dones: list[Reply | None], outcomes: Sequence[AnyOutcome | Failure]) -> None:
         """Tell those who wait, and let go of each at once: what it holds is in the processor's cache then."""
         self._finished += len(dones)
         dones.reverse()
@@ -541,7 +543,7 @@ class Group(Reading):
 
     async def look_after_all(self, names: list[tuple[str, str]]) -> None:
         """Begin with these streams, which have deadlines."""
-        turn = Turn()
+        turn = TimeSlice()
         for bucket, name in names:
             self._expiry.add(bucket, name)
             await turn.end()
@@ -575,7 +577,7 @@ class Group(Reading):
             self._expiry_timer = asyncio.get_running_loop().call_later(delay, self._expiry_tick)
 
 
-def _then(done: Done, following: Callable[[], None]) -> Done:
+def _then(done: Reply, following: Callable[[], None]) -> Reply:
     """Go on after an earlier command, unless that failed."""
 
     def go_on(outcome: AnyOutcome | Failure) -> None:

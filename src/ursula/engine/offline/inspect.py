@@ -8,7 +8,7 @@ from ...cold.state import manifest as manifests
 from ...cold.state.manifest import FoundManifest, Generation, Manifest
 from ...model.commands import StoredSegment
 from ..heartbeat import Heartbeat, find_heartbeats
-from ..load_state import Loaded, StartRefused, load
+from ..load_state import LoadedState, StoreRefused, load
 from .restore import Moment, RestoreRefused, choose, find_generations
 from .verify import (
     Damage,
@@ -90,7 +90,7 @@ async def verify_store(
         except ObjectDamaged as error:
             damages.append(Damage(error.key, error.problem))
             continue
-        except StartRefused as error:
+        except StoreRefused as error:
             damages.append(Damage(key, str(error)))
             continue
         damages += await check_contents(store, loaded, progress, examined)
@@ -111,7 +111,7 @@ def _numbers(store: Store, generations: list[Generation], group: int | None) -> 
 
 async def _survey(store: Store, group: int, moment: Moment | None) -> GroupSurvey:
     chosen = await choose(store, group, moment)
-    loaded: Loaded = await load(store, chosen.manifest, chosen.key)
+    loaded: LoadedState = await load(store, chosen.manifest, chosen.key)
     segments = all_segments(loaded.state)
     named = {segment.key for segment in segments}
     stored = await store.list(f"segments/g{group}/")

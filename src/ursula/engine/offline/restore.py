@@ -28,7 +28,7 @@ from ..clock import Clock, system_clock
 from ..data_folder import FORMAT as FOLDER_FORMAT
 from ..data_folder import Identity, NewFolder
 from ..heartbeat import find_heartbeats, is_alive
-from ..load_state import Loaded, StartRefused, load
+from ..load_state import LoadedState, StoreRefused, load
 from ..segment_info import live_segment
 from .verify import Damage, Extent, Progress, check_contents, check_presence, extent_of
 
@@ -180,7 +180,7 @@ async def plan_restore(store: Store, moment: Moment | None, progress: Progress) 
 
 async def _plan(
     store: Store, moment: Moment | None, progress: Progress, read_all: bool
-) -> tuple[Generation, Restored, list[Loaded]]:
+) -> tuple[Generation, Restored, list[LoadedState]]:
     newest = (await find_generations(store))[-1]
     chosen = [await choose(store, group, moment) for group in range(newest.groups)]
     loaded = [await _load(store, one, progress) for one in chosen]
@@ -260,12 +260,12 @@ async def _first_readable(store: Store, found: Sequence[FoundManifest]) -> Manif
     return None
 
 
-async def _load(store: Store, chosen: Chosen, progress: Progress) -> Loaded:
+async def _load(store: Store, chosen: Chosen, progress: Progress) -> LoadedState:
     total = sum(facts.bytes for facts in chosen.manifest.state)
     progress("reading the state", 0, total)
     try:
         loaded = await load(store, chosen.manifest, chosen.key)
-    except (ObjectDamaged, ObjectMissing, StartRefused) as error:
+    except (ObjectDamaged, ObjectMissing, StoreRefused) as error:
         raise RestoreRefused(
             f"{error}: put it back from a backup, or go back further with --at (a position below "
             f"{chosen.manifest.position}); `ursula inspect` lists what there is"
@@ -293,7 +293,7 @@ async def _begin(store: Store, newest: Generation, chosen: Sequence[Chosen], now
     return generation
 
 
-async def _store_base(store: Store, generation: Generation, loaded: Loaded, progress: Progress) -> None:
+async def _store_base(store: Store, generation: Generation, loaded: LoadedState, progress: Progress) -> None:
     """Store the state as of the first position of the generation, and the manifest and live list of it."""
     state, group = loaded.state, loaded.state.group
     position = generation.generation << GENERATION_SHIFT

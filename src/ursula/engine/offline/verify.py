@@ -18,7 +18,7 @@ from ...cold.state.manifest import Manifest
 from ...model.commands import StoredSegment
 from ...model.state import State
 from ...model.stream.row import StreamRow, read_row
-from ..load_state import Loaded
+from ..load_state import LoadedState
 
 LOOK_AHEAD = 4
 """So many segments are fetched and read at once."""
@@ -123,7 +123,7 @@ async def check_state(store: Store, manifest: Manifest) -> list[Damage]:
     return found
 
 
-async def check_presence(store: Store, loaded: Loaded, progress: Progress) -> list[Damage]:
+async def check_presence(store: Store, loaded: LoadedState, progress: Progress) -> list[Damage]:
     """Whether all objects that a state names are there, with their sizes; nothing is read."""
     state = loaded.state
     wanted = [(segment.key, segment.size) for segment in all_segments(state)]
@@ -142,7 +142,7 @@ async def check_presence(store: Store, loaded: Loaded, progress: Progress) -> li
 
 
 async def check_contents(
-    store: Store, loaded: Loaded, progress: Progress, examined: "Examined | None" = None
+    store: Store, loaded: LoadedState, progress: Progress, examined: "Examined | None" = None
 ) -> list[Damage]:
     """Read everything that a state names: checksums, digests, and that no byte of a stream is missing."""
     state = loaded.state
@@ -249,8 +249,8 @@ def _all_rows(state: State) -> Iterator[tuple[str, str, StreamRow]]:
             row = bucket.row(name)
             if row is not None:
                 yield bucket.name, name, read_row(row)
-    for grave in state.graves.incarnations.values():
-        yield *grave.name, read_row(grave.row)
+    for tombstone in state.deleted.incarnations.values():
+        yield *tombstone.name, read_row(tombstone.row)
 
 
 def _parent(state: State, bucket: str, row: StreamRow) -> tuple[str, StreamRow] | None:
@@ -262,8 +262,8 @@ def _parent(state: State, bucket: str, row: StreamRow) -> tuple[str, StreamRow] 
     kept = found.row(name) if found is not None else None
     if kept is not None and (fields := read_row(kept)).incarnation == incarnation:
         return name, fields
-    grave = state.graves.find(bucket, name, incarnation)
-    return None if grave is None else (name, read_row(grave.row))
+    tombstone = state.deleted.find(bucket, name, incarnation)
+    return None if tombstone is None else (name, read_row(tombstone.row))
 
 
 def _lost_refs(state: State) -> Iterator[Damage]:

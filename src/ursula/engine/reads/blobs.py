@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from ...cold.blobs import BLOCK_BYTES, BlockChecksums
 from ...cold.cache import Cache
 from ...cold.objects.store import ObjectDamaged, Store
-from ...model.stream.blob_slice import Blocks, Part
+from ...model.stream.blob_slice import BlobSlice, Blocks
 
 RUN_BYTES_MAX = 4 * 1024 * 1024
 """So much is fetched at once, unless one message is larger."""
@@ -19,7 +19,7 @@ class BlobReads:
         self._store = store
         self._cache = cache
 
-    async def fetch(self, parts: Sequence[Part]) -> list[bytes]:
+    async def fetch(self, parts: Sequence[BlobSlice]) -> list[bytes]:
         """The bytes of these parts; ObjectDamaged if they are not those that were stored."""
         found: list[bytes] = []
         for run in _runs(parts):
@@ -38,7 +38,7 @@ class BlobReads:
         return await self._cache.get((key, start, end), load)
 
 
-def _whole_blocks(run: Sequence[Part]) -> tuple[int, int]:
+def _whole_blocks(run: Sequence[BlobSlice]) -> tuple[int, int]:
     """From where to where a blob must be read so that what is read can be checked."""
     start, end, blocks = run[0].start, run[-1].end, run[0].blocks
     if blocks is None:
@@ -57,9 +57,9 @@ def _check(key: str, data: bytes, start: int, blocks: Blocks) -> None:
             raise ObjectDamaged(key, f"its bytes from {begin} on are not those that were stored")
 
 
-def _runs(parts: Sequence[Part]) -> Iterator[list[Part]]:
+def _runs(parts: Sequence[BlobSlice]) -> Iterator[list[BlobSlice]]:
     """The parts, with neighbours together."""
-    run: list[Part] = []
+    run: list[BlobSlice] = []
     for part in parts:
         if run:
             first, last = run[0], run[-1]

@@ -15,9 +15,9 @@ from ...model.commands import Producer, StoredSegment
 from ...model.decide.refusals import bucket_not_found
 from ...model.outcomes import FeedEntry, FeedPage, FeedRow, Refused
 from ...model.read.feed import ROW_BYTES, ROWS_MAX, feed_tail
-from ...model.read.held import FeedNotHeld
+from ...model.read.not_in_memory import FeedNotInMemory
 from ...model.state import State
-from ...model.stream.blob_slice import Part
+from ...model.stream.blob_slice import BlobSlice
 from ...model.text.media_type import media_type_of
 from ..segment_info import segment_ref
 from .cold_stream import ColdReads
@@ -81,10 +81,12 @@ class FeedReads:
         self, bucket: str, after: int, until: int | None, bytes_max: int
     ) -> FeedPage | Refused | None:
         page = self._state.reads.read_feed(bucket, after, until, bytes_max, with_parts=True)
-        if isinstance(page, FeedNotHeld):
+        if isinstance(page, FeedNotInMemory):
             return None
         if isinstance(page, FeedPage):
-            named = [row for entry in page.entries for row in entry.rows if isinstance(row.payload, Part)]
+            named = [
+                row for entry in page.entries for row in entry.rows if isinstance(row.payload, BlobSlice)
+            ]
             fetched = await self._cold.fetch([row.payload for row in named])  # type: ignore[misc]
             for row, payload in zip(named, fetched, strict=True):
                 row.payload = payload

@@ -26,12 +26,12 @@ from ...model.decide.create import beyond_append, inside_message
 from ...model.decide.refusals import refused, trimmed_off
 from ...model.outcomes import Page, RecordPage, Refused
 from ...model.state import State
-from ...model.stream.blob_slice import Part
+from ...model.stream.blob_slice import BlobSlice
 from ...model.stream.messages import Payload
 from ...model.stream.stream import Ref, Stream
 from ..segment_info import segment_ref
 from .blobs import BlobReads
-from .resolve_offsets import Evidence, subject_of
+from .resolve_offsets import NeedsResolving, subject_of
 
 READ_AHEAD = 2
 READ_AHEAD_FAR = 8
@@ -46,7 +46,7 @@ ENDS_MAX = 4096
 """Of so many reads it is known where they ended."""
 
 
-class Overtaken(Exception):
+class RangeReplaced(Exception):
     """What was to be read was trimmed, or is between memory and store for another moment."""
 
 
@@ -82,7 +82,7 @@ class ColdReads:
         whole = whole or stream.is_json
         try:
             end = await self._gather(bucket, stream, offset, bytes_max, whole, chunks)
-        except Overtaken:
+        except RangeReplaced:
             return self._refusal(bucket, stream, offset)
         if isinstance(end, Refused):
             return end
@@ -114,7 +114,7 @@ class ColdReads:
                     return refused("invalid_offset", "no message begins at this offset", stream)
                 record = place
             end = await self._gather(bucket, stream, offset, bytes_max, True, chunks)
-        except Overtaken:
+        except RangeReplaced:
             return self._refusal(bucket, stream, offset or 0)
         if isinstance(end, Refused):
             return end
@@ -138,7 +138,7 @@ class ColdReads:
             now.next_record,
         )
 
-    async def prove(self, command: Evidence) -> Evidence | Refused:
+    async def resolve(self, command: NeedsResolving) -> NeedsResolving | Refused:
         """A command with what the store knows of the bytes it speaks of, or why it is refused."""
         subject = subject_of(self._state, command)
         if subject is None:
@@ -151,7 +151,7 @@ class ColdReads:
                     return refused("invalid_offset", "no message begins or ends at this offset", stream)
                 return replace(command, record=place, incarnation=stream.incarnation)
             return await self._prove_fork(command, stream, offset, place)
-        except Overtaken:
+        except RangeReplaced:
             return refused("unavailable", "what was asked for is on its way to the store: try again", stream)
 
     async def _prove_fork(
@@ -317,8 +317,8 @@ class ColdReads:
         return found
 
     async def _resolved(self, payloads: Sequence[Payload]) -> list[bytes]:
-        fetched = iter(await self.fetch([payload for payload in payloads if isinstance(payload, Part)]))
-        return [next(fetched) if isinstance(payload, Part) else payload for payload in payloads]
+        fetched = iter(await self.fetch([payload for payload in payloads if isinstance(payload, BlobSlice)]))
+        return [next(fetched) if isinstance(payload, BlobSlice) else payload for payload in payloads]
 
     async def _offset_of(self, bucket: str, stream: Stream, record: int) -> int:
         """Where the message with this ordinal begins."""
@@ -327,7 +327,7 @@ class ColdReads:
             return stream.offset_of(record)
         ref = owner.ref_of_record(record)
         if ref is None:
-            raise Overtaken
+            raise RangeReplaced
         segment = self._segment_of(ref)
         footer = await self._footer(segment)
         span = footer.find_record(bucket, owner.name, owner.incarnation, record)
@@ -336,7 +336,7 @@ class ColdReads:
             index = record - piece.first_record
             if 0 <= index < len(piece.ends):
                 return piece.ends[index - 1] if index else piece.start
-        raise Overtaken
+        raise RangeReplaced
 
     async def _piece(self, bucket: str, owner: Stream, offset: int) -> Found:
         """The messages around an offset, which is in the store."""
@@ -346,24 +346,24 @@ class ColdReads:
             except ObjectMissing:
                 if not again:
                     raise
-        raise Overtaken
+        raise RangeReplaced
 
     async def _find_piece(self, bucket: str, owner: Stream, offset: int) -> Found:
         ref = owner.ref_at(offset)
         if ref is None:
-            raise Overtaken
+            raise RangeReplaced
         segment = self._segment_of(ref)
         footer = await self._footer(segment)
         span = footer.find(bucket, owner.name, owner.incarnation, offset)
         piece = await self._read_piece(segment, span, bucket, owner)
         if piece is None or span is None or not piece.start <= offset < piece.end:
-            raise Overtaken
+            raise RangeReplaced
         return Found(piece, segment_ref(segment), span)
 
     def _segment_of(self, ref: Ref) -> StoredSegment:
         segment = self._state.segment_at(ref.position)
         if segment is None:
-            raise Overtaken
+            raise RangeReplaced
         return segment
 
     async def _footer(self, segment: StoredSegment) -> Footer:

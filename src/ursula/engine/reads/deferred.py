@@ -8,7 +8,7 @@ from ...model.outcomes import Refused
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Later(Generic[T_co]):
+class Deferred(Generic[T_co]):
     """What a read will come to. Whoever loses interest cancels the `get`, and nobody else's."""
 
     __slots__ = ("_fetch",)

@@ -13,10 +13,10 @@ from ...model.outcomes import Refused
 from ...model.state import State
 from ...model.stream.stream import Stream
 
-Evidence = Create | PublishSnapshot | Trim
+NeedsResolving = Create | PublishSnapshot | Trim
 
 
-def is_unproven(command: AnyCommand) -> bool:
+def is_unresolved(command: AnyCommand) -> bool:
     """Whether it speaks of old bytes and does not say yet what is there."""
     kind = type(command)
     if kind is PublishSnapshot or kind is Trim:
@@ -26,7 +26,7 @@ def is_unproven(command: AnyCommand) -> bool:
     return command.forked_at is None and command.fork is not None and command.fork.offset is not None  # type: ignore[union-attr]
 
 
-def prove(state: State, command: Evidence) -> Evidence | None:
+def resolve(state: State, command: NeedsResolving) -> NeedsResolving | None:
     """The command with what memory knows; itself if it is refused anyway; None if only the store knows."""
     subject = subject_of(state, command)
     if subject is None:
@@ -34,7 +34,7 @@ def prove(state: State, command: Evidence) -> Evidence | None:
     stream, offset = subject
     if not stream.holds(offset) and offset != stream.tail:
         # Refused for another reason? Then there is no need to look.
-        return command if state.look(assumed(command, stream)) is not None else None
+        return command if state.look(as_if_resolved(command, stream)) is not None else None
     if isinstance(command, Create):
         sub_offset = command.fork.sub_offset if command.fork is not None else 0
         place = resolve_fork(stream, offset, sub_offset)
@@ -47,7 +47,7 @@ def prove(state: State, command: Evidence) -> Evidence | None:
     return replace(command, record=record, incarnation=stream.incarnation)
 
 
-def subject_of(state: State, command: Evidence) -> tuple[Stream, int] | None:
+def subject_of(state: State, command: NeedsResolving) -> tuple[Stream, int] | None:
     """The stream and the offset that a command speaks of; None if there is no such place."""
     if isinstance(command, Create):
         fork = command.fork
@@ -57,12 +57,12 @@ def subject_of(state: State, command: Evidence) -> tuple[Stream, int] | None:
         stream, offset = state.find(command.bucket, command.stream), command.offset
         if stream is not None and command.incarnation not in (None, stream.incarnation):
             return None
-    if stream is None or stream.gone or offset is None or not stream.earliest <= offset <= stream.tail:
+    if stream is None or stream.hidden or offset is None or not stream.earliest <= offset <= stream.tail:
         return None
     return stream, offset
 
 
-def assumed(command: Evidence, stream: Stream | None = None) -> Evidence:
+def as_if_resolved(command: NeedsResolving, stream: Stream | None = None) -> NeedsResolving:
     """The command as if all were well with what it says of old bytes: what is it refused for then?"""
     if isinstance(command, Create):
         return replace(command, forked_at=ForkedAt("" if stream is None else stream.incarnation, 0, 0))

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store, Stored, StoreFailed
+from ...cold.objects.store import ObjectDamaged, ObjectInfo, ObjectMissing, Store, StoreFailed
 from ...cold.objects.ulid import is_ulid, milliseconds_of
 from ...cold.state import manifest as manifests
 from ...model.commands import Collect
@@ -38,7 +38,7 @@ from ...model.state import State
 from ..clock import Clock
 from ..flush.flusher import Flusher, check_generation
 from ..group.group import Group
-from ..pacing import Turn
+from ..pacing import TimeSlice
 
 ROUNDS_KEPT = 24
 """How often it is done while something replaced is kept."""
@@ -64,7 +64,7 @@ class CollectFailed(Exception):
     """The log did not take the beginning of a collection; the text says why."""
 
 
-class Collector:
+class GarbageCollector:
     """Removes from the store what no group needs. One for all groups of a node, as they share the blobs."""
 
     def __init__(
@@ -163,7 +163,7 @@ class Collector:
         old, kept = [], set()
         for found in reversed(await manifests.find_manifests(store, number)):
             if found.position < first:
-                old.append(Stored(found.key, found.size, 0.0))
+                old.append(ObjectInfo(found.key, found.size, 0.0))
             elif found.position >= last_but_one:
                 with suppress(ObjectDamaged, ObjectMissing):
                     kept |= _named_by(await manifests.read_manifest(store, found.key))
@@ -189,7 +189,7 @@ class Collector:
             await self._remove(some)
             await asyncio.sleep(0)
 
-    async def _remove(self, objects: list[Stored]) -> None:
+    async def _remove(self, objects: list[ObjectInfo]) -> None:
         for first in range(0, len(objects), SLICE):
             some = objects[first : first + SLICE]
             await check_generation(self._store, self._settings.generation)
@@ -204,7 +204,7 @@ async def _lacks_manifests(state: State, flusher: Flusher, horizon: int) -> bool
     The first to come after it can be the one at the horizon when it is old itself, so it is wanted soon;
     the second, as the last two are kept, when there is nothing else to wait for. More are of no use.
     """
-    all_replaced, turn = state.stored.replaced, Turn()
+    all_replaced, turn = state.stored.replaced, TimeSlice()
     for key in all_replaced.by_time:
         replaced = all_replaced.get(key)
         if replaced is not None:

@@ -23,7 +23,7 @@ Owner = tuple[str, str, str]
 """Bucket, stream, incarnation."""
 
 
-class Needed:
+class LiveRows:
     """What is needed of one group; with `keep_all`, everything."""
 
     def __init__(self, state: State, keep_all: bool) -> None:
@@ -44,13 +44,13 @@ class Needed:
 
     def floor(self, bucket: str, name: str, incarnation: str) -> int:
         """The same for one; a parked stream stays so."""
-        graves = self._state.graves
-        if self._keep_all or incarnation in graves.incarnations:
+        deleted = self._state.deleted
+        if self._keep_all or incarnation in deleted.incarnations:
             return 0
         stream = self._stream(bucket, name)
         if stream is None or stream.incarnation != incarnation:
             return ALL_BUT_THE_END if self._is_in_feed(bucket, incarnation) else EVERYTHING
-        if stream.fork_count or incarnation in graves.sources:
+        if stream.fork_count or incarnation in deleted.sources:
             return 0
         return stream.beginning_before(self._state.stored.horizon)
 
@@ -62,8 +62,8 @@ class Needed:
 
     def earliest(self, bucket: str, name: str, incarnation: str) -> int:
         """Where a stream, or what is kept of one that has ended, begins; nobody may read before it."""
-        grave = self._state.graves.find(bucket, name, incarnation)
-        stream = decode_stream(name, grave.row) if grave is not None else self._stream(bucket, name)
+        tombstone = self._state.deleted.find(bucket, name, incarnation)
+        stream = decode_stream(name, tombstone.row) if tombstone is not None else self._stream(bucket, name)
         return 0 if stream is None or stream.incarnation != incarnation else stream.earliest
 
     async def bytes_by_segment(self) -> dict[str, int]:
@@ -78,10 +78,10 @@ class Needed:
                 count += 1
                 if count % STEP == 0:
                     await asyncio.sleep(PAUSE_SECONDS)
-        for incarnation in state.graves.by_time:
-            grave = state.graves.incarnations.get(incarnation)
-            if grave is not None:
-                self._add(decode_stream(grave.name[1], grave.row), 0, found)
+        for incarnation in state.deleted.by_time:
+            tombstone = state.deleted.incarnations.get(incarnation)
+            if tombstone is not None:
+                self._add(decode_stream(tombstone.name[1], tombstone.row), 0, found)
             count += 1
             if count % STEP == 0:
                 await asyncio.sleep(PAUSE_SECONDS)

@@ -20,7 +20,7 @@ from ...cold.segment.reader import SegmentRef, Segments
 from ...cold.segment.schema import SEGMENT_SCHEMA, Key, key_at
 from ...model.commands import StoredSegment
 from ..segment_info import segment_ref
-from .liveness import ALL_BUT_THE_END, EVERYTHING, Needed, Owner
+from .liveness import ALL_BUT_THE_END, EVERYTHING, LiveRows, Owner
 from .merge_policy import ROW_BYTES, weight
 
 RANGE_BYTES = 8 * 1024 * 1024
@@ -57,7 +57,7 @@ class _Sample(NamedTuple):
 class MergeRows:
     """What is needed of some neighbouring segments."""
 
-    def __init__(self, inputs: Sequence[StoredSegment], segments: Segments, needed: Needed) -> None:
+    def __init__(self, inputs: Sequence[StoredSegment], segments: Segments, needed: LiveRows) -> None:
         self._segments = segments
         self._needed = needed
         self._sample_bytes = max(RANGE_BYTES // (2 * len(inputs)), SAMPLE_BYTES_MIN)
@@ -148,7 +148,7 @@ def _highest(floors: list[pa.Table]) -> pa.Table:
 
 
 def _without(table: pa.Table, floors: pa.Table) -> pa.Table:
-    """The rows without messages that end before the floor of their stream; see `Needed.floors`."""
+    """The rows without messages that end before the floor of their stream; see `LiveRows.floors`."""
     if not floors.num_rows:
         return table
     numbers = pc.index_in(table["incarnation"], value_set=floors["incarnation"])

@@ -18,9 +18,9 @@ from ...cold.segment.reader import Segments
 from ...cold.state import manifest as manifests
 from ...model.commands import Merge, StoredSegment
 from ...model.outcomes import Done, Ignored
-from ..flush.segment_upload import Hand, Place, store_bit_by_bit
+from ..flush.segment_upload import PacedExecutor, SegmentRange, upload_streamed
 from ..group.group import Group
-from .liveness import Needed
+from .liveness import LiveRows
 from .merge_policy import FULL_BYTES, next_run
 from .merge_rows import MergeRows
 
@@ -56,7 +56,7 @@ class Merger:
         self._unfinished = unfinished
         self._segments = segments
         self._settings = settings
-        self._needed = Needed(group.state, settings.keep_trimmed)
+        self._needed = LiveRows(group.state, settings.keep_trimmed)
         self._unreadable: dict[str, None] = {}
         self._looked_at = group.state.stored.horizon
         self._mostly_dead: list[str] = []
@@ -145,8 +145,8 @@ class Merger:
     async def _put(self, rows: MergeRows, first: int, last: int) -> StoredSegment | None:
         if not rows.row_count:
             return None
-        place = Place(self._group.number, first, last)
-        return await store_bit_by_bit(self._store, self._unfinished, place, rows.ranges(), Hand())
+        place = SegmentRange(self._group.number, first, last)
+        return await upload_streamed(self._store, self._unfinished, place, rows.ranges(), PacedExecutor())
 
 
 def _made_at(key: str) -> int:

@@ -6,7 +6,7 @@ from functools import partial
 
 from ...engine.group.watchers import bucket_key
 from ...engine.interface import GroupApi
-from ...engine.reads.deferred import Later
+from ...engine.reads.deferred import Deferred
 from ...model.offsets import BEGINNING, TAIL
 from ...model.outcomes import FeedPage, Refused
 from ..errors import Problem
@@ -51,7 +51,7 @@ async def get_feed(exchange: Exchange) -> None:
     for position in (query.offset, until):
         check_rewound(exchange, group, position)
     page = _find(group, exchange.target.bucket, query, until)
-    await _answer(exchange, group, query, await fetch(page) if isinstance(page, Later) else page)
+    await _answer(exchange, group, query, await fetch(page) if isinstance(page, Deferred) else page)
 
 
 def _until(text: str, query: ReadQuery) -> int:
@@ -95,7 +95,7 @@ async def _answer(exchange: Exchange, group: GroupApi, query: ReadQuery, page: F
 
 def _find(
     group: GroupApi, bucket: str, query: ReadQuery, until: int | None = None
-) -> FeedPage | Refused | Later[FeedPage]:
+) -> FeedPage | Refused | Deferred[FeedPage]:
     after = query.offset
     if after == TAIL:
         return group.read_feed(bucket, None, None, 0)
@@ -159,7 +159,7 @@ class FeedPoll(LongPoll[FeedPage]):
         waiting = query._replace(offset=page.next_position)
         super().__init__(exchange, group, bucket_key(exchange.target.bucket), waiting, page)
 
-    def find(self) -> FeedPage | Refused | Later[FeedPage]:
+    def find(self) -> FeedPage | Refused | Deferred[FeedPage]:
         """What has happened since."""
         return _find(self.group, self.exchange.target.bucket, self.query)
 
@@ -174,7 +174,7 @@ class FeedPoll(LongPoll[FeedPage]):
         else:
             _send_nothing(self.exchange, self.query, page)
 
-    async def answer_later(self, later: Later[FeedPage]) -> None:
+    async def answer_later(self, later: Deferred[FeedPage]) -> None:
         """The same for what lies in the store."""
         await _answer(self.exchange, self.group, self.query, await fetch(later))
 
@@ -193,11 +193,11 @@ class FeedEvents:
     def find(self, offset: int, cursor: str | None, is_final: bool = False) -> Found | FoundLater:
         """What happened after the position; None if nothing did yet."""
         page = self._page(offset, self._bytes_max)
-        if isinstance(page, Later):
-            return Later(partial(self._find_later, page, offset, cursor))
+        if isinstance(page, Deferred):
+            return Deferred(partial(self._find_later, page, offset, cursor))
         return self._event(page, offset, cursor)
 
-    async def _find_later(self, later: Later[FeedPage], offset: int, cursor: str | None) -> Found:
+    async def _find_later(self, later: Deferred[FeedPage], offset: int, cursor: str | None) -> Found:
         page = await later.get()
         if isinstance(page, FeedPage) and not page.entries and page.next_position > offset:
             position = page.next_position
@@ -218,11 +218,11 @@ class FeedEvents:
     def nothing_yet(self, offset: int, cursor: str) -> bytes | None:
         """A control event for a reader that has everything."""
         page = self._page(offset, 1)
-        if isinstance(page, Refused | Later) or page.entries:
+        if isinstance(page, Refused | Deferred) or page.entries:
             return None
         return encode_control(page.next_position, cursor, True, False)
 
-    def _page(self, offset: int, bytes_max: int) -> FeedPage | Refused | Later[FeedPage]:
+    def _page(self, offset: int, bytes_max: int) -> FeedPage | Refused | Deferred[FeedPage]:
         after = None if offset == BEGINNING else offset
         return self._group.read_feed(self._bucket, after, None, bytes_max)
 

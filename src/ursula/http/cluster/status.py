@@ -55,7 +55,7 @@ def _status(
 async def get_hot_cold_stats(exchange: Exchange) -> None:
     """GET on the statistics: where the bytes are, and whether more are taken."""
     node = exchange.services.node
-    found = await node.survey()
+    found = await node.report_hot_bytes()
     groups = node.cold_statuses()
     age = 0 if found.oldest_at is None else max(0, node.now() - found.oldest_at)
     reason = _inflight_reason(exchange) or _hot_reason(exchange, groups)

@@ -5,7 +5,7 @@ from itertools import accumulate
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.utils import floatToGoString
 
-from ...tally import Tally
+from ...histogram import Histogram
 
 
 def gauge(name: str, documentation: str, value: float) -> Metric:
@@ -18,7 +18,7 @@ def by_group(name: str, documentation: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, documentation, labels=("group",))
 
 
-def histogram_buckets(tally: Tally) -> list[tuple[str, float]]:
+def histogram_buckets(histogram: Histogram) -> list[tuple[str, float]]:
     """The counts as Prometheus has them: of all values up to each bound."""
-    bounds = [*map(floatToGoString, tally.bounds), "+Inf"]
-    return list(zip(bounds, accumulate(tally.counts), strict=True))
+    bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
+    return list(zip(bounds, accumulate(histogram.counts), strict=True))

@@ -22,7 +22,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from ...engine.cold_status import ColdStatus
-from ...engine.hot_bytes import Held
+from ...engine.hot_bytes import HotTotals
 from ...engine.status import GroupStatus
 from ..exchange import Exchange
 from ..wire.server import WireServer
@@ -41,7 +41,7 @@ _HEADERS = [("content-type", CONTENT_TYPE_LATEST), ("cache-control", "no-store")
 async def get_metrics(exchange: Exchange) -> None:
     """GET on the metrics."""
     services = exchange.services
-    held = await services.node.held()
+    held = await services.node.hot_totals()
     body = await asyncio.to_thread(render, list(families(services, held)))
     exchange.reply(200, _HEADERS, body)
 
@@ -65,7 +65,7 @@ def render(metrics: Iterable[Metric]) -> bytes:
     return generate_latest(registry)
 
 
-def families(services: "Services", held: Held) -> Iterator[Metric]:
+def families(services: "Services", held: HotTotals) -> Iterator[Metric]:
     """Everything there is to tell, as of now."""
     yield InfoMetricFamily(
         "ursula_build",

@@ -5,7 +5,7 @@ A route is a short fixed word, never a path: there must be few of them.
 
 from bisect import bisect_left
 
-from ...tally import Tally
+from ...histogram import Histogram
 
 LATENCY_SECONDS = (
     *(0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -44,7 +44,7 @@ class RequestStats:
     """How often each route answered what to which method, and how long that took."""
 
     def __init__(self) -> None:
-        self.latencies: dict[Key, Tally] = {}
+        self.latencies: dict[Key, Histogram] = {}
         self.sse_bytes = 0
 
     def note(self, route: str, method: str, status: int, seconds: float) -> None:
@@ -53,7 +53,7 @@ class RequestStats:
         latency.counts[bisect_left(LATENCY_SECONDS, seconds)] += 1
         latency.total += seconds
 
-    def _latency(self, route: str, method: str, status: int) -> Tally:
+    def _latency(self, route: str, method: str, status: int) -> Histogram:
         """The numbers of an answer given for the first time. Methods that nobody knows share theirs."""
         key = (route, method if method in METHODS else OTHER_METHOD, status)
-        return self.latencies.setdefault(key, Tally(LATENCY_SECONDS))
+        return self.latencies.setdefault(key, Histogram(LATENCY_SECONDS))

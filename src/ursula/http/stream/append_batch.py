@@ -32,10 +32,10 @@ async def append_batch(exchange: Exchange) -> None:
     if wants_close(headers):
         raise Problem("header_invalid", "a batch does not close its stream")
     limit = BodyLimit(min(BATCH_BODY_BYTES_MAX, exchange.services.bodies.limit.bytes_max))
-    await Batch(exchange, await exchange.read_body(limit)).append()
+    await AppendBatch(exchange, await exchange.read_body(limit)).append()
 
 
-class Batch:
+class AppendBatch:
     """The appends of one request: those that can be stored, and why the others cannot."""
 
     def __init__(self, exchange: Exchange, body: bytes) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ...engine.interface import GroupApi
-from ...engine.reads.deferred import Later
+from ...engine.reads.deferred import Deferred
 from ...model.limits import READ_BYTES_DEFAULT
 from ...model.outcomes import Description, Page, Refused
 from ...model.text.media_type import DEFAULT
@@ -30,7 +30,7 @@ COPY_BYTES = 256 * 1024
 COPY_MESSAGES = 4096
 
 
-class Overtaken(Exception):
+class BootstrapOvertaken(Exception):
     """What was to be read was trimmed or replaced in the meantime."""
 
 
@@ -45,7 +45,7 @@ async def get_bootstrap(exchange: Exchange) -> None:
         try:
             await Bootstrap(exchange, group, found).send()
             return
-        except Overtaken:
+        except BootstrapOvertaken:
             now = group.describe(target.bucket, target.stream, exchange.wanted_incarnation())
             found = exchange.expect(Description, now)
 
@@ -110,13 +110,13 @@ class Bootstrap:
         offset = self._start
         while offset < found.tail:
             bytes_max = min(COPY_BYTES, found.tail - offset)
-            page: Page | Refused | Later[Page] = self._group.read(
+            page: Page | Refused | Deferred[Page] = self._group.read(
                 target.bucket, target.stream, offset, bytes_max, True, found.incarnation
             )
-            if isinstance(page, Later):
+            if isinstance(page, Deferred):
                 page = await fetch(page)
             if isinstance(page, Refused):
-                raise Overtaken
+                raise BootstrapOvertaken
             for first in range(0, len(page.chunks), COPY_MESSAGES):
                 some = page.chunks[first : first + COPY_MESSAGES]
                 yield [piece for message in some for piece in (head, message)]
@@ -154,7 +154,7 @@ def _copy(path: Path, into: BinaryIO) -> None:
         with path.open("rb") as blob:
             shutil.copyfileobj(blob, into, COPY_BYTES)
     except FileNotFoundError as error:
-        raise Overtaken from error  # it was replaced, and its bytes are gone already
+        raise BootstrapOvertaken from error  # it was replaced, and its bytes are gone already
 
 
 def _create(path: Path) -> BinaryIO:

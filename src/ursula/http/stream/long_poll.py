@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
 from ...engine.interface import GroupApi
-from ...engine.reads.deferred import Later
+from ...engine.reads.deferred import Deferred
 from ...model.outcomes import Page, RecordPage, Refused
 from ..exchange import Exchange
 from ..observe.request_stats import STREAM_LONG_POLL
@@ -59,7 +59,7 @@ class LongPoll(Waiting, Generic[P]):
         wait = query.wait_seconds
         self.wake_in(exchange.services.reads.long_poll_seconds if wait is None else wait)
 
-    def find(self) -> P | Refused | Later[P]:
+    def find(self) -> P | Refused | Deferred[P]:
         """What is there now after the place where it waits."""
         raise NotImplementedError
 
@@ -71,13 +71,13 @@ class LongPoll(Waiting, Generic[P]):
         """Tell it; `page` may hold nothing, if the wait is over."""
         raise NotImplementedError
 
-    async def answer_later(self, later: Later[P]) -> None:
+    async def answer_later(self, later: Deferred[P]) -> None:
         """The same for what lies in the store."""
         raise NotImplementedError
 
     def _wake(self) -> None:
         page = self.find()
-        if isinstance(page, Later):
+        if isinstance(page, Deferred):
             self._stop_for(self.answer_later(page))
         elif isinstance(page, Refused):
             self.stop()
@@ -111,7 +111,7 @@ class StreamPoll(LongPoll[Page]):
     def __init__(self, exchange: Exchange, group: GroupApi, query: ReadQuery, page: Page) -> None:
         super().__init__(exchange, group, page.incarnation, query, page)
 
-    def find(self) -> Page | Refused | Later[Page]:
+    def find(self) -> Page | Refused | Deferred[Page]:
         """What is there now after the place where it waits."""
         bucket, stream, *_ = self.exchange.target
         bytes_max, records = self.query.bytes_max, self.query.records
@@ -131,7 +131,7 @@ class StreamPoll(LongPoll[Page]):
         else:
             send_nothing(self.exchange, page, self.query)
 
-    async def answer_later(self, later: Later[Page]) -> None:
+    async def answer_later(self, later: Deferred[Page]) -> None:
         """The same for what lies in the store."""
         page = await fetch(later)
         if isinstance(page, Refused):

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from ...cold.objects.store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from ...engine.interface import GroupApi
-from ...engine.reads.deferred import Later
+from ...engine.reads.deferred import Deferred
 from ...model.offsets import BEGINNING, TAIL
 from ...model.outcomes import Page, RecordPage, Refused
 from ...model.text.media_type import JSON
@@ -56,7 +56,7 @@ def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
     group, target = exchange.group, exchange.target
     if not group.is_overdue(target.bucket, target.stream):
         page = _find_page(exchange, group, query)
-        if not isinstance(page, Later) and (group.is_current or not _is_at_tail(page)):
+        if not isinstance(page, Deferred) and (group.is_current or not _is_at_tail(page)):
             _answer(exchange, query, answer, group, page)
             return
     exchange.spawn(_read_patiently(exchange, query, answer))
@@ -66,10 +66,10 @@ async def _read_patiently(exchange: Exchange, query: ReadQuery, answer: Answer) 
     """The same where something must be waited for: an overdue end, the store, or what the log has more."""
     group = exchange.group
     is_certain = group.is_current
-    await exchange.end_if_overdue()
+    await exchange.expire_if_due()
     while True:
         page = _find_page(exchange, group, query)
-        if isinstance(page, Later):
+        if isinstance(page, Deferred):
             page = await fetch(page)
         if is_certain or not _is_at_tail(page):
             break
@@ -92,7 +92,7 @@ def _answer(
     answer(exchange, query, group, page)
 
 
-def _find_page(exchange: Exchange, group: GroupApi, query: ReadQuery) -> Page | Refused | Later[Page]:
+def _find_page(exchange: Exchange, group: GroupApi, query: ReadQuery) -> Page | Refused | Deferred[Page]:
     """What the query asks for, from the applied state."""
     target, records, incarnation = exchange.target, query.records, exchange.wanted_incarnation()
     if records is None:
@@ -110,7 +110,7 @@ def _find_page(exchange: Exchange, group: GroupApi, query: ReadQuery) -> Page | 
     )
 
 
-async def fetch(later: Later[T]) -> T | Refused:
+async def fetch(later: Deferred[T]) -> T | Refused:
     """What a read comes to whose bytes lie in the store; a failure of the store is a problem."""
     try:
         return await later.get()

@@ -7,7 +7,7 @@ from ...cold.objects.store import StoreFailed, StoreUnavailable
 from ...engine.failures import OutcomeUnknown
 from ...model.commands import PublishSnapshot, Trim
 from ...model.limits import SNAPSHOT_BYTES_MAX
-from ...model.outcomes import Description, Refused, Snapshot, SnapshotPublished, Trimmed
+from ...model.outcomes import Description, Refused, Snapshot, SnapshotPublished, StreamTrimmed
 from ...model.text.media_type import DEFAULT
 from ..body.read import BodyLimit
 from ..body.to_file import receive
@@ -184,7 +184,7 @@ async def put_retention(exchange: Exchange) -> None:
     """PUT on retention: drop what lies before the offset."""
     target = exchange.target
     command = Trim(target.bucket, target.stream, _offset(exchange), exchange.wanted_incarnation())
-    trimmed = exchange.expect(Trimmed, await exchange.group.ask(command))
+    trimmed = exchange.expect(StreamTrimmed, await exchange.group.ask(command))
     headers = exchange.state_headers(trimmed.incarnation, trimmed.tail, trimmed.tail, trimmed.closed)
     headers.append(("stream-earliest-offset", format_offset(trimmed.earliest)))
     exchange.reply_empty(204, headers)

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from ...engine.interface import GroupApi
-from ...engine.reads.deferred import Later
+from ...engine.reads.deferred import Deferred
 from ...model.limits import READ_BYTES_DEFAULT
 from ...model.outcomes import Page, RecordPage, Refused
 from ...model.text.media_type import JSON, is_text
@@ -82,7 +82,7 @@ class Incomplete(NamedTuple):
 Found = Event | Refused | Incomplete | None
 """What comes after an offset, or that the reader may not go on, or that there is nothing to be shown yet."""
 
-FoundLater = Later[Event | Incomplete | None]
+FoundLater = Deferred[Event | Incomplete | None]
 
 
 class Events(Protocol):
@@ -133,11 +133,13 @@ class StreamEvents:
     def find(self, offset: int, cursor: str | None, is_final: bool = False) -> Found | FoundLater:
         """What comes after the offset; None if there is nothing yet. `is_final`: nothing is held back."""
         page = self._page(offset)
-        if isinstance(page, Later):
-            return Later(partial(self._find_later, page, offset, cursor, is_final))
+        if isinstance(page, Deferred):
+            return Deferred(partial(self._find_later, page, offset, cursor, is_final))
         return self._event(page, offset, cursor, is_final)
 
-    async def _find_later(self, later: Later[Page], offset: int, cursor: str | None, is_final: bool) -> Found:
+    async def _find_later(
+        self, later: Deferred[Page], offset: int, cursor: str | None, is_final: bool
+    ) -> Found:
         return self._event(await later.get(), offset, cursor, is_final)
 
     def _event(self, page: Page | Refused, offset: int, cursor: str | None, is_final: bool) -> Found:
@@ -157,11 +159,11 @@ class StreamEvents:
     def nothing_yet(self, offset: int, cursor: str) -> bytes | None:
         """A control event for a reader at the tail of an open stream."""
         page = self._page(offset)
-        if isinstance(page, Refused | Later) or page.next_offset != offset or page.closed:
+        if isinstance(page, Refused | Deferred) or page.next_offset != offset or page.closed:
             return None
         return encode_control(offset, cursor, True, False, page)
 
-    def _page(self, offset: int) -> Page | Refused | Later[Page]:
+    def _page(self, offset: int) -> Page | Refused | Deferred[Page]:
         if self._records is None:
             return self._group.read(self._bucket, self._stream, offset, self._bytes_max, True, self.watched)
         return self._group.read_records(
@@ -267,7 +269,7 @@ class Subscriber(Waiting):
 
     def _take(self, found: Found | FoundLater) -> bool:
         """Send what was found, or have it fetched; whether there may be more to send after it."""
-        if not isinstance(found, Later):
+        if not isinstance(found, Deferred):
             return self._pass_on(found)
         self._missed = False
         self._fetching = self.exchange.spawn(self._fetch(found))

@@ -52,7 +52,7 @@ _SECURITY: HeaderList = [
 ]
 
 
-class Cors:
+class CorsPolicy:
     """Which origins may use the server from a browser."""
 
     def __init__(self, origins: Sequence[str]) -> None:

@@ -60,7 +60,7 @@ def tag_matches(header: str, tag: str) -> bool:
 def parse_if_match(header: str, generation: int) -> IfMatch:
     """The states that an If-Match header allows. A foreign tag, or one of before a restore, allows none."""
     if header.strip() == "*":
-        return IfMatch((), anything=True)
+        return IfMatch((), any_version=True)
     versions = []
     for tag in _TAG.findall(header):
         state = _STATE.fullmatch(tag)

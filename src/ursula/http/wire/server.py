@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Callable
 
-from ...malloc import give_back
+from ...malloc import trim_malloc
 from .connection import SMALL_BODY_BYTES, Connection
 from .head import KnownHeads
 from .headers import AnswerHeads
@@ -162,4 +162,4 @@ class WireServer:
         count = len(self._connections)
         if self._connections_peak - count >= CONNECTIONS_WORTH_A_TRIM:
             self._connections_peak = count
-            asyncio.get_running_loop().run_in_executor(None, give_back)
+            asyncio.get_running_loop().run_in_executor(None, trim_malloc)

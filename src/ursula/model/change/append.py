@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from ..bucket import Bucket
 from ..commands import Append, Create, Producer
 from ..decide.append import message_count
-from ..journal import NO_RECORD, Journal, Kind
+from ..journal import NO_RECORD, EventKind, Journal
 from ..outcomes import Appended
 from ..store_view.dirty_rows import RowKind
-from ..stream.blob_slice import parts_of
+from ..stream.blob_slice import slices_of
 from ..stream.messages import Payload
 from ..stream.stream import ProducerState, Stream
 from ..text.media_type import JSON
@@ -17,7 +17,7 @@ from ..text.media_type import JSON
 if TYPE_CHECKING:
     from ..state import State
 
-APPEND = int(Kind.APPEND)
+APPEND = int(EventKind.APPEND)
 
 
 def change_append(state: "State", command: Append, stream: Stream, index: int) -> Appended:
@@ -25,12 +25,12 @@ def change_append(state: "State", command: Append, stream: Stream, index: int) -
     bucket = state.buckets[command.bucket]
     if bucket.journal.position != state.position:
         state.enter(bucket)
-    if stream.changed <= state.cut:
-        state.changes.note((RowKind.STREAM, command.bucket, stream.name))
-    stream.changed = state.position
+    if stream.dirty_at <= state.cut:
+        state.dirty_rows.note((RowKind.STREAM, command.bucket, stream.name))
+    stream.dirty_at = state.position
     if command.body is not None:
         state.stored.bodies.append((state.position, command.body.blob))
-    if stream.referred <= state.cut and (command.messages or command.body is not None):
+    if stream.last_ref_position <= state.cut and (command.messages or command.body is not None):
         state.refer(stream)
     write(bucket, stream, command, index, state.at, command.counts)
     producer = command.producer
@@ -51,7 +51,7 @@ def close(bucket: Bucket, stream: Stream, command: Append | Create, index: int) 
     producer = command.producer
     if producer is not None and stream.producers is not None:  # a PUT without a body has no producer
         stream.closed_by = (producer.id, producer.epoch, producer.seq)
-    bucket.journal.add(index, Kind.CLOSE, stream, stream.tail)
+    bucket.journal.add(index, EventKind.CLOSE, stream, stream.tail)
 
 
 def write(
@@ -66,7 +66,7 @@ def write(
     messages: Sequence[Payload] = command.messages
     producer = command.producer
     if command.body is not None:
-        messages = parts_of(command.body)
+        messages = slices_of(command.body)
         stream.messages.has_parts = True
     if messages:
         offset = stream.tail

@@ -20,7 +20,7 @@ def change_create_bucket(state: "State", command: CreateBucket, plan: None, inde
 
 def add_bucket(state: "State", name: str) -> Bucket:
     """Make a bucket that is not there."""
-    state.changes.note((RowKind.BUCKET, name, ""))
+    state.dirty_rows.note((RowKind.BUCKET, name, ""))
     unparked = state.residency.unparked
     bucket = state.buckets[name] = Bucket(name, state.position, state.at, state.gauge, unparked)
     state.bucket_names.add(name)
@@ -29,7 +29,7 @@ def add_bucket(state: "State", name: str) -> Bucket:
 
 def change_delete_bucket(state: "State", command: DeleteBucket, bucket: Bucket, index: int) -> BucketDeleted:
     """Remove an empty bucket, and its bulk writes with it."""
-    state.changes.note((RowKind.BUCKET, bucket.name, ""))
+    state.dirty_rows.note((RowKind.BUCKET, bucket.name, ""))
     for key in [key for key in state.ingests if key[0] == bucket.name]:
         forget_ingest(state, key)
     del state.buckets[bucket.name]

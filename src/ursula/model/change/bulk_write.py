@@ -24,7 +24,7 @@ REFUSED_MESSAGE_CHARACTERS = 200
 def change_ingest_begin(state: "State", command: IngestBegin, plan: None, index: int) -> Ingest:
     """Begin a bulk write."""
     name = command.bucket, command.app
-    state.changes.note((RowKind.INGEST, *name))
+    state.dirty_rows.note((RowKind.INGEST, *name))
     for key in command.objects:
         want_object(state, key)
     ingest = state.ingests[name] = Ingest(
@@ -41,7 +41,7 @@ def change_ingest_begin(state: "State", command: IngestBegin, plan: None, index:
 def change_ingest_rows(state: "State", command: IngestRows, plan: NextRows, index: int) -> RowsIngested:
     """Append the rows, each as a command of its own."""
     name = command.bucket, command.app
-    state.changes.note((RowKind.INGEST, *name))
+    state.dirty_rows.note((RowKind.INGEST, *name))
     progress = _Progress(plan.ingest, command.first)
     incarnations: dict[str, None] = {}
     for number, row in enumerate(command.rows):
@@ -69,7 +69,7 @@ def _append_row(state: "State", bucket: Bucket, row: IngestRow, may_create: bool
 
 def forget_ingest(state: "State", name: tuple[str, str]) -> None:
     """The bucket of a bulk write is deleted."""
-    state.changes.note((RowKind.INGEST, *name))
+    state.dirty_rows.note((RowKind.INGEST, *name))
     ingest = state.ingests.pop(name)
     if not ingest.ended:
         _release_staged(state, ingest)

@@ -6,7 +6,7 @@ from ..codec import events
 from ..commands import Create
 from ..decide.append import message_count
 from ..decide.create import NewStream, created
-from ..journal import Kind
+from ..journal import EventKind
 from ..outcomes import Created
 from ..store_view.dirty_rows import RowKind
 from ..stream.stream import Stream
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def change_create(state: "State", command: Create, plan: NewStream, index: int) -> Created:
     """Make the stream."""
     bucket = state.buckets.get(command.bucket) or add_bucket(state, command.bucket)
-    state.changes.note((RowKind.STREAM, command.bucket, command.stream))
+    state.dirty_rows.note((RowKind.STREAM, command.bucket, command.stream))
     incarnation = f"{state.group}-{state.position}-{index}"
     stream = Stream(command.stream, incarnation, plan.content_type, state.at)
-    stream.changed = state.position
+    stream.dirty_at = state.position
     stream.set_lifetime(plan.ttl_seconds, plan.expires_at, state.at)
     if plan.parent is not None:
         stream.fork = command.fork
@@ -37,7 +37,7 @@ def change_create(state: "State", command: Create, plan: NewStream, index: int) 
     bucket.streams[command.stream] = stream
     bucket.names.add(command.stream)
     state.stream_count += 1
-    kind = Kind.CREATE if plan.parent is None else Kind.FORK
+    kind = EventKind.CREATE if plan.parent is None else EventKind.FORK
     journal = state.enter(bucket)
     journal.add(index, kind, stream, stream.tail, event=events.creation(command, stream))
     written = message_count(command)

@@ -24,7 +24,7 @@ def append_fast(state: "State", command: PlainAppend, index: int) -> AnyOutcome:
     """Append the message."""
     bucket = state.buckets.get(command.bucket)
     stream = None if bucket is None else bucket.streams.get(command.stream)
-    if bucket is None or stream is None or stream.gone or stream.closed:
+    if bucket is None or stream is None or stream.hidden or stream.closed:
         return state.apply(command, index)
     if stream.media_type != command.media_type or stream.ttl_seconds is not None:
         return state.apply(command, index)
@@ -32,10 +32,10 @@ def append_fast(state: "State", command: PlainAppend, index: int) -> AnyOutcome:
     journal = bucket.journal
     if journal.position != position:
         journal = state.enter(bucket)
-    if stream.changed <= cut:
-        state.changes.note((RowKind.STREAM, command.bucket, stream.name))
-    stream.changed = position
-    if stream.referred <= cut:
+    if stream.dirty_at <= cut:
+        state.dirty_rows.note((RowKind.STREAM, command.bucket, stream.name))
+    stream.dirty_at = position
+    if stream.last_ref_position <= cut:
         state.refer(stream)
     payload = command.messages[0]
     journal.add(index, APPEND, stream, stream.tail, NO_RECORD, payload)

@@ -6,8 +6,8 @@ from ..bucket import Bucket
 from ..codec import events
 from ..commands import PublishSnapshot, Trim
 from ..decide.snapshot import published, trimmed
-from ..journal import Kind
-from ..outcomes import Snapshot, SnapshotPublished, Trimmed
+from ..journal import EventKind
+from ..outcomes import Snapshot, SnapshotPublished, StreamTrimmed
 from ..stream.stream import Stream
 from .store import replace_object, want_object
 
@@ -32,13 +32,13 @@ def change_publish(state: "State", command: PublishSnapshot, stream: Stream, ind
             size=command.size,
             digest=command.digest,
         )
-        journal.add(index, Kind.SNAPSHOT, stream, command.offset, event=events.snapshot(command))
+        journal.add(index, EventKind.SNAPSHOT, stream, command.offset, event=events.snapshot(command))
     if command.trim and command.offset > stream.earliest:
         _trim(state, bucket, stream, command, index)
     return published(stream, command.offset, command.digest, duplicate=is_visible)
 
 
-def change_trim(state: "State", command: Trim, stream: Stream, index: int) -> Trimmed:
+def change_trim(state: "State", command: Trim, stream: Stream, index: int) -> StreamTrimmed:
     """Move the beginning of a stream."""
     bucket = state.buckets[command.bucket]
     state.enter(bucket)
@@ -53,7 +53,7 @@ def _trim(
     record = stream.record_at(command.offset) if command.record is None else command.record
     stream.trim(command.offset, record, state.at)
     drop_trimmed(state, bucket, stream)
-    bucket.journal.add(index, Kind.TRIM, stream, command.offset, event=events.trim(command))
+    bucket.journal.add(index, EventKind.TRIM, stream, command.offset, event=events.trim(command))
 
 
 def drop_trimmed(state: "State", bucket: Bucket, stream: Stream) -> None:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..commands import Collect, FlushBegin, Flushed, Merge, StoredSegment
-from ..deleted import Grave
+from ..deleted import DeletedStream
 from ..outcomes import CutMade, Done
 from ..store_view.dirty_rows import RowKind
 from ..store_view.store_state import Replaced
@@ -37,14 +37,14 @@ def change_flushed(state: "State", command: Flushed, plan: None, index: int) -> 
     stored.bodies = [body for body in stored.bodies if body[0] > command.cut]
     parts = [part for cut, parts in state.sealed_parts if cut <= command.cut for part in parts]
     state.sealed_parts = [sealed for sealed in state.sealed_parts if sealed[0] > command.cut]
-    state.residency.note_flushed(state.changes.settle(command.cut), parts)
+    state.residency.note_flushed(state.dirty_rows.forget_stored(command.cut), parts)
     return Done(command.cut)
 
 
 def change_merge(state: "State", command: Merge, plan: None, index: int) -> Done:
     """Replace segments by the one that holds their rows."""
     for key in command.inputs:
-        state.changes.note((RowKind.SEGMENT, key, ""))
+        state.dirty_rows.note((RowKind.SEGMENT, key, ""))
         state.segments.remove(key)
         replace_object(state, key)
     if command.output is not None:
@@ -55,16 +55,16 @@ def change_merge(state: "State", command: Merge, plan: None, index: int) -> Done
 def change_collect(state: "State", command: Collect, plan: None, index: int) -> Done:
     """Forget tombstones and replaced objects from before the horizon."""
     state.stored.horizon = max(state.stored.horizon, command.horizon)
-    ended = state.graves.before(command.horizon)
-    for grave in ended:
-        state.changes.note((RowKind.GRAVE, *grave.name))
-    state.graves.remove_first(ended)
-    for grave in ended:
-        _release_snapshot(state, grave)
+    ended = state.deleted.before(command.horizon)
+    for tombstone in ended:
+        state.dirty_rows.note((RowKind.GRAVE, *tombstone.name))
+    state.deleted.remove_first(ended)
+    for tombstone in ended:
+        _release_snapshot(state, tombstone)
     replaced = state.stored.replaced
     for key in replaced.by_time.before(command.horizon):
         if replaced[key].position <= command.manifest:
-            state.changes.note((RowKind.REPLACED, key, ""))
+            state.dirty_rows.note((RowKind.REPLACED, key, ""))
             del replaced[key]
     return Done(state.position)
 
@@ -72,22 +72,22 @@ def change_collect(state: "State", command: Collect, plan: None, index: int) -> 
 def want_object(state: "State", key: str) -> None:
     """Something needs an object of the store, perhaps again."""
     if key in state.stored.replaced:
-        state.changes.note((RowKind.REPLACED, key, ""))
+        state.dirty_rows.note((RowKind.REPLACED, key, ""))
         del state.stored.replaced[key]
 
 
 def replace_object(state: "State", key: str) -> None:
     """Nothing needs an object of the store any more."""
-    state.changes.note((RowKind.REPLACED, key, ""))
+    state.dirty_rows.note((RowKind.REPLACED, key, ""))
     state.stored.replaced[key] = Replaced(state.position, state.at)
 
 
-def _release_snapshot(state: "State", grave: Grave) -> None:
+def _release_snapshot(state: "State", tombstone: DeletedStream) -> None:
     """Older manifests have the deleted stream, and need its snapshot for as long as they are kept."""
-    if grave.blob is not None and (key := f"blobs/{grave.blob}") in state.stored.replaced:
+    if tombstone.blob is not None and (key := f"blobs/{tombstone.blob}") in state.stored.replaced:
         replace_object(state, key)
 
 
 def _add_segment(state: "State", segment: StoredSegment) -> None:
-    state.changes.note((RowKind.SEGMENT, segment.key, ""))
+    state.dirty_rows.note((RowKind.SEGMENT, segment.key, ""))
     state.segments.add(segment)

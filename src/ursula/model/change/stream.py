@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from ..bucket import Bucket
 from ..codec import events
 from ..commands import Delete, Expire, Renew, SetAttributes, Undelete
-from ..deleted import Grave
-from ..journal import Kind
+from ..deleted import DeletedStream
+from ..journal import EventKind
 from ..outcomes import AttributesSet, Ended, Renewed, Undeleted
 from ..store_view.dirty_rows import RowKind
 from ..stream.row import decode_stream, read_row
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 def change_delete(state: "State", command: Delete, stream: Stream, index: int) -> Ended:
     """Remove a stream; while forks need it, it is only hidden."""
-    return _end(state, command.bucket, stream, Kind.DELETE, index)
+    return _end(state, command.bucket, stream, EventKind.DELETE, index)
 
 
 def change_expire(state: "State", command: Expire, stream: Stream, index: int) -> Ended:
     """The same for a stream whose deadline has passed."""
-    return _end(state, command.bucket, stream, Kind.EXPIRE, index)
+    return _end(state, command.bucket, stream, EventKind.EXPIRE, index)
 
 
 def change_renew(state: "State", command: Renew, stream: Stream, index: int) -> Renewed:
@@ -44,17 +44,17 @@ def change_set_attributes(
     state.touch(command.bucket, stream)
     stream.attributes = None if command.attributes == NO_ATTRIBUTES else command.attributes
     event = events.attributes(command.attributes)
-    journal.add(index, Kind.ATTRIBUTES, stream, stream.tail, event=event)
+    journal.add(index, EventKind.ATTRIBUTES, stream, stream.tail, event=event)
     return AttributesSet(stream.incarnation)
 
 
-def change_undelete(state: "State", command: Undelete, grave: Grave, index: int) -> Undeleted:
+def change_undelete(state: "State", command: Undelete, tombstone: DeletedStream, index: int) -> Undeleted:
     """Bring a stream back as it was."""
     bucket = state.buckets.get(command.bucket) or add_bucket(state, command.bucket)
-    state.changes.note((RowKind.STREAM, command.bucket, command.stream))
-    state.changes.note((RowKind.GRAVE, command.bucket, command.stream))
-    state.graves.remove(grave)
-    stream = _revive(state, bucket, command.stream, grave)
+    state.dirty_rows.note((RowKind.STREAM, command.bucket, command.stream))
+    state.dirty_rows.note((RowKind.GRAVE, command.bucket, command.stream))
+    state.deleted.remove(tombstone)
+    stream = _revive(state, bucket, command.stream, tombstone)
     if stream.snapshot is not None:
         show_blob(state, stream.snapshot.blob)
     if stream.expires_at is not None and stream.expires_at <= state.at:
@@ -62,22 +62,22 @@ def change_undelete(state: "State", command: Undelete, grave: Grave, index: int)
     stream.renew(state.at)
     bucket.names.add(stream.name)
     bucket.hidden.pop(stream.name, None)
-    state.enter(bucket).add(index, Kind.UNDELETE, stream, stream.tail)
+    state.enter(bucket).add(index, EventKind.UNDELETE, stream, stream.tail)
     return Undeleted(stream.incarnation, stream.tail, stream.closed, stream.deadline)
 
 
-def _revive(state: "State", bucket: Bucket, name: str, grave: Grave) -> Stream:
+def _revive(state: "State", bucket: Bucket, name: str, tombstone: DeletedStream) -> Stream:
     """The stream as it was: the hidden one that forks kept, or one made from its row."""
-    stream = decode_stream(name, grave.row)
+    stream = decode_stream(name, tombstone.row)
     kept = bucket.streams.get(name)
     if kept is not None:
-        kept.gone, kept.snapshot, kept.deadline = False, stream.snapshot, stream.deadline
-        kept.changed = state.position
+        kept.hidden, kept.snapshot, kept.deadline = False, stream.snapshot, stream.deadline
+        kept.dirty_at = state.position
         return kept
-    stream.changed = state.position
-    if grave.stream is not None:  # messages that the store does not have yet
-        stream.messages, stream.record_base = grave.stream.messages, grave.stream.record_base
-    parent = read_row(grave.row).parent
+    stream.dirty_at = state.position
+    if tombstone.stream is not None:  # messages that the store does not have yet
+        stream.messages, stream.record_base = tombstone.stream.messages, tombstone.stream.record_base
+    parent = read_row(tombstone.row).parent
     source = bucket.find(parent[0]) if parent is not None else None
     if source is not None:
         state.touch(bucket.name, source)
@@ -88,13 +88,13 @@ def _revive(state: "State", bucket: Bucket, name: str, grave: Grave) -> Stream:
     return stream
 
 
-def _end(state: "State", bucket_name: str, stream: Stream, kind: Kind, index: int) -> Ended:
+def _end(state: "State", bucket_name: str, stream: Stream, kind: EventKind, index: int) -> Ended:
     bucket = state.buckets[bucket_name]
     state.enter(bucket).add(index, kind, stream, stream.tail)
     state.touch(bucket_name, stream)
-    state.changes.note((RowKind.GRAVE, bucket_name, stream.name))
-    state.graves.add(Grave.of_stream(bucket_name, stream, state.at))
-    stream.gone = True
+    state.dirty_rows.note((RowKind.GRAVE, bucket_name, stream.name))
+    state.deleted.add(DeletedStream.of_stream(bucket_name, stream, state.at))
+    stream.hidden = True
     stream.deadline = None
     bucket.names.remove(stream.name)
     bucket.hidden[stream.name] = None
@@ -106,7 +106,7 @@ def _end(state: "State", bucket_name: str, stream: Stream, kind: Kind, index: in
 def _release(state: "State", bucket: Bucket, stream: Stream) -> None:
     """Remove a hidden stream that no fork needs any more, and then perhaps its parent."""
     ended: Stream | None = stream
-    while ended is not None and ended.gone and ended.fork_count == 0:
+    while ended is not None and ended.hidden and ended.fork_count == 0:
         state.touch(bucket.name, ended)
         del bucket.streams[ended.name]
         del bucket.hidden[ended.name]

@@ -27,7 +27,7 @@ def dump(state: State) -> bytes:
             state.stream_count,
             list(state.bucket_names),
             sorted(state.blobs.items()),
-            [(key, state.graves.row(*key)) for key in sorted(state.graves.by_name)],
+            [(key, state.deleted.row(*key)) for key in sorted(state.deleted.by_name)],
             sorted(state.ingests.items()),
             [_bucket(bucket) for _, bucket in sorted(state.buckets.items())],
             list(state.segments),

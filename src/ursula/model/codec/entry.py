@@ -22,7 +22,7 @@ _decoder = msgspec.msgpack.Decoder(tuple[int, int, int, list[AnyCommand]])
 _items = msgspec.msgpack.Decoder(list[msgspec.Raw])  # of any version: all it promises is an array
 
 
-class Batch(NamedTuple):
+class DecodedEntry(NamedTuple):
     """A decoded log entry."""
 
     proposer: int
@@ -39,7 +39,7 @@ def encode(proposer: int, at: int, commands: Sequence[AnyCommand]) -> bytes:
     return _encoder.encode((ENTRY_VERSION, proposer, at, commands))
 
 
-def decode(payload: bytes) -> Batch:
+def decode(payload: bytes) -> DecodedEntry:
     """The batch in these bytes, or EntryUnreadable with the versions on both sides."""
     try:
         version, proposer, at, commands = _decoder.decode(payload)
@@ -47,7 +47,7 @@ def decode(payload: bytes) -> Batch:
         raise EntryUnreadable(_explain(payload, str(error))) from None
     if not 1 <= version <= ENTRY_VERSION:
         raise EntryUnreadable(_explain(payload, "another format"))
-    return Batch(proposer, at, commands)
+    return DecodedEntry(proposer, at, commands)
 
 
 def _explain(payload: bytes, problem: str) -> str:

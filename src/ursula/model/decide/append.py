@@ -33,7 +33,7 @@ def decide_append(
     if bucket is None:
         return bucket_not_found(command.bucket)
     stream = bucket.streams.get(command.stream) or bucket.find(command.stream)
-    if stream is None or stream.gone:
+    if stream is None or stream.hidden:
         return stream_not_found(command.stream, stream)
     if command.incarnation is not None and command.incarnation != stream.incarnation:
         return incarnation_mismatch(stream)
@@ -101,7 +101,7 @@ def message_count(command: Append | Create) -> int:
 
 def matches(stream: Stream, condition: IfMatch) -> bool:
     """Whether the stream is in a state that the condition allows."""
-    return condition.anything or any(
+    return condition.any_version or any(
         version.incarnation == stream.incarnation
         and version.tail == stream.tail
         and version.closed == stream.closed

@@ -66,4 +66,4 @@ def _is_mistaken(bucket: Bucket, row: IngestRow) -> bool:
     if not row.assumed:
         return False
     stream = bucket.find(row.stream)
-    return stream is not None and not stream.gone and stream.media_type != media_type_of(row.content_type)
+    return stream is not None and not stream.hidden and stream.media_type != media_type_of(row.content_type)

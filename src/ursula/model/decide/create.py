@@ -51,7 +51,7 @@ def decide_create(
     if bucket is None and not command.make_bucket:
         return bucket_not_found(command.bucket)
     stream = bucket.find(command.stream) if bucket is not None else None
-    visible = None if stream is None or stream.gone else stream
+    visible = None if stream is None or stream.hidden else stream
     if command.incarnation is not None and (visible is None or visible.incarnation != command.incarnation):
         return incarnation_mismatch(visible)
     if command.if_match is not None and (visible is None or not matches(visible, command.if_match)):
@@ -84,7 +84,7 @@ def created(stream: Stream, new: bool, written: int = 0) -> Created:
 
 
 def _existing(stream: Stream, command: Create) -> Created | Refused:
-    if stream.gone:
+    if stream.hidden:
         difference: str | None = "it was deleted, and forks still need it"
     else:
         difference = _difference(stream, command)
@@ -94,8 +94,8 @@ def _existing(stream: Stream, command: Create) -> Created | Refused:
         "stream_exists",
         f"the stream exists and is not as asked: {difference}",
         stream.incarnation,
-        None if stream.gone else stream.tail,
-        not stream.gone and stream.closed,
+        None if stream.hidden else stream.tail,
+        not stream.hidden and stream.closed,
     )
 
 
@@ -137,7 +137,7 @@ def _plan(bucket: Bucket | None, command: Create) -> NewStream | Refused:
     source = bucket.find(point.source) if bucket is not None else None
     if source is None:
         return stream_not_found(point.source)
-    if source.gone:
+    if source.hidden:
         return Refused("stream_exists", f"the source {point.source!r} was deleted and cannot be forked")
     if command.content_type is not None and media_type_of(command.content_type) != source.media_type:
         return Refused("content_type_mismatch", f"the source has content type {source.content_type}")

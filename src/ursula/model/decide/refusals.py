@@ -27,7 +27,7 @@ def bucket_not_found(bucket: str) -> Refused:
 
 def stream_not_found(name: str, stream: Stream | None = None) -> Refused:
     """There is no such stream, or it is hidden because forks still need it."""
-    if stream is not None and stream.gone:
+    if stream is not None and stream.hidden:
         return Refused("stream_gone", f"the stream {name!r} was deleted", incarnation=stream.incarnation)
     return Refused("stream_not_found", f"there is no stream {name!r}")
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..commands import PublishSnapshot, Trim
-from ..outcomes import Refused, SnapshotPublished, Trimmed
+from ..outcomes import Refused, SnapshotPublished, StreamTrimmed
 from ..stream.stream import Stream
 from .refusals import refused, stored_too_long_ago, trimmed_off
 
@@ -42,7 +42,7 @@ def _publication(stream: Stream, command: PublishSnapshot) -> SnapshotPublished 
     return None
 
 
-def decide_trim(state: "State", command: Trim) -> Stream | Trimmed | Refused:
+def decide_trim(state: "State", command: Trim) -> Stream | StreamTrimmed | Refused:
     """The stream to trim."""
     stream = state.visible(command.bucket, command.stream, command.incarnation)
     if isinstance(stream, Refused):
@@ -66,6 +66,6 @@ def published(stream: Stream, offset: int, digest: str, duplicate: bool = False)
     return SnapshotPublished(stream.incarnation, stream.tail, stream.closed, offset, digest, duplicate)
 
 
-def trimmed(stream: Stream) -> Trimmed:
+def trimmed(stream: Stream) -> StreamTrimmed:
     """The outcome for a stream that begins where it was asked to."""
-    return Trimmed(stream.incarnation, stream.tail, stream.closed, stream.earliest)
+    return StreamTrimmed(stream.incarnation, stream.tail, stream.closed, stream.earliest)

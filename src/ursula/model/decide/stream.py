@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..commands import Delete, Expire, Renew, SetAttributes, Undelete
-from ..deleted import Grave
+from ..deleted import DeletedStream
 from ..outcomes import AttributesSet, Ignored, Refused, Renewed
 from ..stream.row import read_row
 from ..stream.stream import Stream
@@ -44,27 +44,29 @@ def decide_set_attributes(state: "State", command: SetAttributes) -> Stream | At
     return stream
 
 
-def decide_undelete(state: "State", command: Undelete) -> Grave | Refused:
+def decide_undelete(state: "State", command: Undelete) -> DeletedStream | Refused:
     """The tombstone of the stream to bring back, or why it cannot come back."""
     name = command.stream
     taken = state.find(command.bucket, name)
-    grave = state.graves.find(command.bucket, name, command.incarnation)
-    if taken is not None and (not taken.gone or grave is None or taken.incarnation != grave.incarnation):
+    tombstone = state.deleted.find(command.bucket, name, command.incarnation)
+    if taken is not None and (
+        not taken.hidden or tombstone is None or taken.incarnation != tombstone.incarnation
+    ):
         return Refused("stream_exists", f"the name {name!r} is taken", taken.incarnation)
-    if grave is None:
+    if tombstone is None:
         return Refused("stream_not_found", f"nothing is kept of a stream {name!r}")
-    parent = read_row(grave.row).parent
+    parent = read_row(tombstone.row).parent
     if parent is not None and taken is None:
         source = state.find(command.bucket, parent[0])
         if source is None or source.incarnation != parent[1]:
             message = f"it is a fork of {parent[0]!r}, which is gone too: bring that back first"
             return Refused("stream_not_found", message)
-    return grave
+    return tombstone
 
 
 def _same(state: "State", command: Expire | Renew) -> Stream | None:
     """The stream that the command names, if it is still the same incarnation."""
     stream = state.find(command.bucket, command.stream)
-    if stream is None or stream.gone or stream.incarnation != command.incarnation:
+    if stream is None or stream.hidden or stream.incarnation != command.incarnation:
         return None
     return stream

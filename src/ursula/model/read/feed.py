@@ -3,10 +3,10 @@
 from bisect import bisect_right
 
 from ..bucket import Bucket
-from ..journal import KIND_NAMES, NO_RECORD, Journal, Kind
+from ..journal import KIND_NAMES, NO_RECORD, EventKind, Journal
 from ..outcomes import FeedEntry, FeedPage, FeedRow, Refused
-from ..stream.blob_slice import Part
-from .held import FeedNotHeld
+from ..stream.blob_slice import BlobSlice
+from .not_in_memory import FeedNotInMemory
 
 ROW_BYTES = 256
 """About what a row takes beside its payload, wherever it is sent."""
@@ -14,7 +14,7 @@ ROW_BYTES = 256
 ROWS_MAX = 4096
 """After so many rows a page ends with its entry, however small they are."""
 
-_APPEND = int(Kind.APPEND)
+_APPEND = int(EventKind.APPEND)
 
 
 def read_feed(
@@ -25,7 +25,7 @@ def read_feed(
     until: int | None,
     bytes_max: int,
     with_parts: bool = False,
-) -> FeedPage | Refused | FeedNotHeld:
+) -> FeedPage | Refused | FeedNotInMemory:
     """About `bytes_max` of the rows after a position (None: from the beginning) and up to another.
 
     One log entry is never divided, however large. `applied` is the position of the state: what a
@@ -44,7 +44,7 @@ def read_feed(
     if not bytes_max:
         return FeedPage([], tail, tail)
     if after < min(stored_to, tail):
-        return FeedNotHeld(after)
+        return FeedNotInMemory(after)
     entries: list[FeedEntry] = []
     next_position = max(after, tail) if until is None else max(after, until)
     size = rows = 0
@@ -68,10 +68,10 @@ def feed_tail(bucket: Bucket) -> int:
 
 def _page(
     entries: list[FeedEntry], next_position: int, tail: int, with_parts: bool
-) -> FeedPage | FeedNotHeld:
+) -> FeedPage | FeedNotInMemory:
     """The page, unless some of its messages are in blobs."""
-    if not with_parts and any(isinstance(row.payload, Part) for entry in entries for row in entry.rows):
-        return FeedNotHeld(entries[0].position - 1, in_blobs=True)
+    if not with_parts and any(isinstance(row.payload, BlobSlice) for entry in entries for row in entry.rows):
+        return FeedNotInMemory(entries[0].position - 1, in_blobs=True)
     return FeedPage(entries, next_position, max(tail, next_position))
 
 

@@ -23,7 +23,7 @@ from ..stream.messages import Payload
 from ..stream.row import StreamRow, read_row
 from ..stream.stream import Stream
 from .feed import read_feed
-from .held import FeedNotHeld, NotHeld, all_held
+from .not_in_memory import FeedNotInMemory, NotInMemory, all_in_memory
 from .records import read_records
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Reads:
 
     def read_feed(
         self, bucket: str, after: int | None, until: int | None, bytes_max: int, with_parts: bool = False
-    ) -> FeedPage | Refused | FeedNotHeld:
+    ) -> FeedPage | Refused | FeedNotInMemory:
         """The rows of a bucket's journal after a position: see feed.py."""
         found = self._state.buckets.get(bucket)
         if found is None:
@@ -106,7 +106,7 @@ class Reads:
         bytes_max: int,
         incarnation: str | None = None,
         offset: int | None = None,
-    ) -> RecordPage | Refused | NotHeld:
+    ) -> RecordPage | Refused | NotInMemory:
         """Messages of a JSON stream by their ordinals: see records.py."""
         stream = self._state.visible(bucket, name, incarnation)
         if isinstance(stream, Refused):
@@ -115,7 +115,7 @@ class Reads:
 
     def read(
         self, bucket: str, name: str, offset: int, bytes_max: int, whole: bool, incarnation: str | None = None
-    ) -> Page | Refused | NotHeld:
+    ) -> Page | Refused | NotInMemory:
         """About `bytes_max` bytes of a stream from an offset on (or BEGINNING, or TAIL).
 
         JSON messages are never cut; with `whole`, others are not cut either.
@@ -136,15 +136,15 @@ class Reads:
         next_offset = offset
         if offset < tail:
             if not stream.holds(offset):
-                return NotHeld(stream, offset)
+                return NotInMemory(stream, offset)
             is_json = stream.is_json
             if is_json and not stream.is_boundary(offset):
                 return Refused(
                     "invalid_offset", "the offset lies inside a JSON message", stream.incarnation, tail
                 )
             next_offset = stream.read(offset, bytes_max, whole or is_json, chunks)
-            if not all_held(stream, chunks):
-                return NotHeld(stream, offset)
+            if not all_in_memory(stream, chunks):
+                return NotInMemory(stream, offset)
         return Page(
             stream.incarnation,
             stream.content_type,

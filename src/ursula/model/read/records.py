@@ -4,7 +4,7 @@ from ..decide.refusals import refused, trimmed_off
 from ..outcomes import RecordPage, Refused
 from ..stream.messages import Payload
 from ..stream.stream import Stream
-from .held import NotHeld, all_held
+from .not_in_memory import NotInMemory, all_in_memory
 
 
 def read_records(
@@ -14,7 +14,7 @@ def read_records(
     records_max: int,
     bytes_max: int,
     offset: int | None = None,
-) -> RecordPage | Refused | NotHeld:
+) -> RecordPage | Refused | NotInMemory:
     """About `bytes_max` bytes of whole messages: from an ordinal or an offset on, or the last so many."""
     if not stream.is_json:
         return refused("invalid_parameter", "only a JSON stream has records", stream)
@@ -25,7 +25,7 @@ def read_records(
         if offset > stream.tail:
             return refused("offset_beyond_tail", f"the stream ends at {stream.tail}", stream)
         if offset < stream.tail and not stream.holds(offset):
-            return NotHeld(stream, offset)
+            return NotInMemory(stream, offset)
         if not stream.is_boundary(offset):
             return refused("invalid_offset", "no message begins at this offset", stream)
         record = stream.record_at(offset)
@@ -38,17 +38,17 @@ def read_records(
     if record > following:
         return refused("record_beyond_next", f"the next record is {following}", stream)
     if record < following and not stream.holds_record(record):
-        return NotHeld(stream, None, record)
+        return NotInMemory(stream, None, record)
     offset = stream.offset_of(record)
     if record < following and not stream.holds(offset):
-        return NotHeld(stream, None, record)
+        return NotInMemory(stream, None, record)
     limit = stream.offset_of(min(following, record + records_max))
     chunks: list[Payload] = []
     next_offset = offset
     if offset < limit:
         next_offset = stream.read(offset, min(bytes_max, limit - offset), True, chunks)
-        if not all_held(stream, chunks):
-            return NotHeld(stream, offset)
+        if not all_in_memory(stream, chunks):
+            return NotInMemory(stream, offset)
     return RecordPage(
         stream.incarnation,
         stream.content_type,

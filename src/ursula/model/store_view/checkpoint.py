@@ -13,7 +13,7 @@ import msgspec
 
 from ..bucket import Bucket
 from ..commands import StoredSegment
-from ..deleted import Grave, decode_graves
+from ..deleted import DeletedStream, decode_deleted
 from ..outcomes import Ingest
 from ..state import State
 from ..stream.row import RowUnreadable, read_row
@@ -42,7 +42,7 @@ def row_of(state: State, key: Key) -> bytes | None:
         bucket = state.buckets.get(first)
         return None if bucket is None else _encode((BUCKET_ROW_VERSION, bucket.position, bucket.created_at))
     if kind == RowKind.GRAVE:
-        return state.graves.row(first, second)
+        return state.deleted.row(first, second)
     if kind == RowKind.INGEST:
         ingest = state.ingests.get((first, second))
         return None if ingest is None else _encode(ingest)
@@ -54,7 +54,7 @@ def all_keys(state: State) -> Iterator[Key]:
     """The keys of all rows, for a base; others may change the state while it is walked through."""
     yield from [(RowKind.SEGMENT, segment.key, "") for segment in state.segments]
     yield from ((RowKind.REPLACED, key, "") for key in state.stored.replaced.by_time)
-    yield from ((RowKind.GRAVE, *name) for name in state.graves.names())
+    yield from ((RowKind.GRAVE, *name) for name in state.deleted.names())
     yield from [(RowKind.INGEST, *name) for name in state.ingests]
     for bucket in list(state.buckets.values()):
         yield (RowKind.BUCKET, bucket.name, "")
@@ -155,9 +155,9 @@ class Loader:
             state.bucket_names.add(name)
             state.stream_count += len(bucket.parked)
             yield
-        for grave, row in self._graves.items():
-            for incarnation, at, kept in _read(decode_graves, row):
-                state.graves.add(Grave.of_row(grave, incarnation, at, kept))
+        for tombstone, row in self._graves.items():
+            for incarnation, at, kept in _read(decode_deleted, row):
+                state.deleted.add(DeletedStream.of_row(tombstone, incarnation, at, kept))
                 yield
         for name, stream, parent in self._linked:
             self._link(state.buckets[name], stream, parent)
@@ -175,14 +175,14 @@ class Loader:
     def _look(self, bucket: str, stream: str, row: bytes) -> bool:
         """Note what others must know of a stream; whether it is out of sight."""
         fields = read_row(row)
-        if fields.parent is not None or fields.gone:
+        if fields.parent is not None or fields.hidden:
             self._linked.append((bucket, stream, fields.parent))
         if fields.deadline is not None:
             self.deadlines.append((bucket, stream))
         if fields.snapshot is not None:
             blob = fields.snapshot[1]
             self.state.blobs[blob] = self.state.blobs.get(blob, 0) + 1
-        return fields.gone
+        return fields.hidden
 
     def _link(self, bucket: Bucket, name: str, parent: tuple[str, str] | None) -> None:
         """Make a stream that has a source, or is out of sight, an object again."""

@@ -26,13 +26,13 @@ class RowKind(IntEnum):
     INGEST = 6
 
 
-class Changes:
+class DirtyRows:
     """The keys that changed after the flushed position: by the cuts since then, and after the last one."""
 
     def __init__(self) -> None:
         self.open: dict[Key, None] = {}
         self.sealed: list[tuple[int, dict[Key, None]]] = []
-        self.capture: Capture | None = None
+        self.capture: RowSnapshot | None = None
 
     def note(self, key: Key) -> None:
         """This row is about to change."""
@@ -46,7 +46,7 @@ class Changes:
         self.sealed.append((cut, self.open))
         self.open = {}
 
-    def settle(self, cut: int) -> list[dict[Key, None]]:
+    def forget_stored(self, cut: int) -> list[dict[Key, None]]:
         """What changed up to the cut is stored; the keys are handed out."""
         stored = [keys for sealed, keys in self.sealed if sealed <= cut]
         self.sealed = [(sealed, keys) for sealed, keys in self.sealed if sealed > cut]
@@ -54,10 +54,10 @@ class Changes:
 
     def begin_capture(
         self, row_of: Callable[[Key], bytes | None], everything: Iterator[Key] | None = None
-    ) -> "Capture":
+    ) -> "RowSnapshot":
         """Capture, as of the last cut, what changed up to it; or everything, for a base."""
         sealed = [keys for _, keys in self.sealed]
-        self.capture = Capture(everything or (key for keys in sealed for key in keys), sealed, row_of)
+        self.capture = RowSnapshot(everything or (key for keys in sealed for key in keys), sealed, row_of)
         self.capture.is_base = everything is not None
         return self.capture
 
@@ -66,7 +66,7 @@ class Changes:
         self.capture = None
 
 
-class Capture:
+class RowSnapshot:
     """The rows of some keys as they were at a cut. `row_of` tells how one is now; None if there is none."""
 
     def __init__(

@@ -18,8 +18,8 @@ def begin_generation(state: State, position: int, at: int, replaced: Iterable[st
         stored.ahead = None
     state.position = state.cut = stored.flushed = position
     state.at = max(state.at, at)
-    gone = Replaced(position, state.at)
-    stored.replaced.update(dict.fromkeys(replaced, gone))
-    stored.replaced.update({f"blobs/{blob}": gone for _, blob in stored.bodies})
+    hidden = Replaced(position, state.at)
+    stored.replaced.update(dict.fromkeys(replaced, hidden))
+    stored.replaced.update({f"blobs/{blob}": hidden for _, blob in stored.bodies})
     stored.bodies = []
     stored.chain = ()  # whoever loads it knows by its manifest which object it is

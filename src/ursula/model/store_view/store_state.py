@@ -5,7 +5,7 @@ from collections.abc import Iterator, MutableMapping
 from msgspec import Struct
 
 from ..commands import StoredSegment, StoredState
-from ..time_index import ByTime
+from ..time_index import TimeIndex
 
 
 class Replaced(Struct, array_like=True, frozen=True, gc=False):
@@ -20,7 +20,7 @@ class ReplacedObjects(MutableMapping[str, Replaced]):
 
     def __init__(self) -> None:
         self._by_key: dict[str, Replaced] = {}
-        self.by_time = ByTime()
+        self.by_time = TimeIndex()
 
     def __getitem__(self, key: str) -> Replaced:
         return self._by_key[key]
@@ -44,7 +44,7 @@ class ReplacedObjects(MutableMapping[str, Replaced]):
         return len(self._by_key)
 
 
-class Stored:
+class StoreState:
     """What the store has of this group."""
 
     def __init__(self) -> None:

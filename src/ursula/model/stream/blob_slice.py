@@ -12,7 +12,7 @@ class Blocks(Struct, frozen=True, gc=False):
     checksums: tuple[int, ...]
 
 
-class Part(Struct, frozen=True, gc=False):
+class BlobSlice(Struct, frozen=True, gc=False):
     """The bytes of a blob from `start` up to `end`; `blocks` is None for one without checksums."""
 
     blob: str
@@ -23,17 +23,17 @@ class Part(Struct, frozen=True, gc=False):
     def __len__(self) -> int:
         return self.end - self.start
 
-    def __getitem__(self, cut: slice) -> "Part":
+    def __getitem__(self, cut: slice) -> "BlobSlice":
         start, end, _ = cut.indices(len(self))
-        return Part(self.blob, self.start + start, self.start + max(start, end), self.blocks)
+        return BlobSlice(self.blob, self.start + start, self.start + max(start, end), self.blocks)
 
 
-def parts_of(body: Body) -> tuple[Part, ...]:
+def slices_of(body: Body) -> tuple[BlobSlice, ...]:
     """The messages of a body that are in a blob, one after the other."""
     blocks = Blocks(sum(body.sizes), body.checksums) if body.checksums else None
     parts = []
     start = 0
     for size in body.sizes:
-        parts.append(Part(body.blob, start, start + size, blocks))
+        parts.append(BlobSlice(body.blob, start, start + size, blocks))
         start += size
     return tuple(parts)

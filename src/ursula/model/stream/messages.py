@@ -7,9 +7,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from .blob_slice import Part
+from .blob_slice import BlobSlice
 
-Payload = bytes | Part
+Payload = bytes | BlobSlice
 
 
 class Messages:
@@ -79,14 +79,16 @@ class Messages:
             count = count_max
             offset = self.ends[count - 1]
         if count:
-            loses_parts = self.has_parts and any(type(payload) is Part for payload in self.payloads[:count])
+            loses_parts = self.has_parts and any(
+                type(payload) is BlobSlice for payload in self.payloads[:count]
+            )
             del self.payloads[:count]
             self.ends = self.ends[count:]
             if self.append_ends is not None:
                 ends = self.append_ends[bisect_right(self.append_ends, offset) :]
                 self.append_ends = ends or None  # with nothing left, `add` begins as with a new stream
             if loses_parts:
-                self.has_parts = any(type(payload) is Part for payload in self.payloads)
+                self.has_parts = any(type(payload) is BlobSlice for payload in self.payloads)
         self.start = max(self.start, offset)
         return count
 

@@ -47,7 +47,7 @@ class StreamRow(Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     trimmed: tuple[int, int, int] | None = None
     snapshot: tuple[int, str, str, int, str] | None = None
     attributes: bytes | None = None
-    gone: bool = False
+    hidden: bool = False
     fork: ForkPoint | None = None
     fork_offset: int = 0
     fork_record: int = 0
@@ -92,7 +92,7 @@ def encode_stream(stream: Stream) -> bytes:
         stream.trimmed,
         snapshot,
         stream.attributes,
-        stream.gone,
+        stream.hidden,
         stream.fork,
         stream.fork_offset,
         stream.fork_record,
@@ -133,7 +133,7 @@ def decode_stream(name: str, row: bytes) -> Stream:
     stream.record_base = fields.next_record
     if fields.refs:
         stream.refs = array("Q", fields.refs)
-        stream.referred = fields.refs[-2]
+        stream.last_ref_position = fields.refs[-2]
     stream.ttl_seconds, stream.expires_at = fields.ttl_seconds, fields.expires_at
     stream.deadline = fields.deadline
     stream.closed, stream.closed_by = fields.closed, fields.closed_by
@@ -145,7 +145,7 @@ def decode_stream(name: str, row: bytes) -> Stream:
     if fields.snapshot is not None:
         stream.snapshot = Snapshot(*fields.snapshot)
     stream.attributes = fields.attributes
-    stream.gone = fields.gone
+    stream.hidden = fields.hidden
     stream.fork, stream.fork_offset, stream.fork_record = fields.fork, fields.fork_offset, fields.fork_record
     return stream
 

@@ -49,12 +49,12 @@ class Stream:
 
     __slots__ = (
         "attributes",
-        "changed",
         "closed",
         "closed_by",
         "content_type",
         "created_at",
         "deadline",
+        "dirty_at",
         "earliest",
         "encoded",
         "expires_at",
@@ -63,8 +63,9 @@ class Stream:
         "fork_count",
         "fork_offset",
         "fork_record",
-        "gone",
+        "hidden",
         "incarnation",
+        "last_ref_position",
         "last_write_at",
         "media_type",
         "messages",
@@ -72,7 +73,6 @@ class Stream:
         "parent",
         "producers",
         "record_base",
-        "referred",
         "refs",
         "snapshot",
         "stream_seq",
@@ -103,15 +103,15 @@ class Stream:
         self.fork_offset = 0
         self.fork_record = 0
         self.fork_count = 0
-        self.gone = False
+        self.hidden = False
         self.earliest = 0
         self.first_record = 0
         self.trimmed: tuple[int, int, int] | None = None
         self.snapshot: Snapshot | None = None
         self.attributes: bytes | None = None
-        self.changed = -1
+        self.dirty_at = -1
         self.encoded: tuple[int, bytes] | None = None  # when it had changed last, and its row then
-        self.referred = -1
+        self.last_ref_position = -1
         self.refs: array[int] | None = None
 
     @property
@@ -188,7 +188,7 @@ class Stream:
         if self.refs is None:
             self.refs = array("Q")
         self.refs.extend((self.tail, position, self.next_record))
-        self.referred = position
+        self.last_ref_position = position
 
     def keep_refs(self, numbers: list[int]) -> None:
         """Forget all refs but these: what they led to is found through the ones before them."""
@@ -236,7 +236,7 @@ class Stream:
     @property
     def is_idle(self) -> bool:
         """Whether it is nothing but its row: no message in memory, no tie to another stream."""
-        return not self.messages.payloads and self.parent is None and not self.fork_count and not self.gone
+        return not self.messages.payloads and self.parent is None and not self.fork_count and not self.hidden
 
     def owner_of(self, offset: int) -> tuple["Stream", int]:
         """The stream in the chain of forks that holds the byte at the offset, and how far it may be read."""

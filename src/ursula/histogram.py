@@ -3,7 +3,7 @@
 from bisect import bisect_left
 
 
-class Tally:
+class Histogram:
     """How many values were at or below each bound, and their sum. Filled by one thread, read by any."""
 
     __slots__ = ("bounds", "counts", "total")

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from ..stream.blob_slice import Part
+from ..stream.blob_slice import BlobSlice
 from ..stream.messages import Payload
 from ..stream.stream import Stream
 
 
-class NotHeld(NamedTuple):
+class NotInMemory(NamedTuple):
     """The bytes of a stream from an offset on, or from an ordinal, must be read from the store."""
 
     stream: Stream
@@ -15,18 +15,18 @@ class NotHeld(NamedTuple):
     record: int | None = None
 
 
-class FeedNotHeld(NamedTuple):
+class FeedNotInMemory(NamedTuple):
     """The rows of a bucket after a position must be read from the store."""
 
     after: int
     in_blobs: bool = False
 
 
-def all_held(stream: Stream, chunks: list[Payload]) -> bool:
+def all_in_memory(stream: Stream, chunks: list[Payload]) -> bool:
     """Whether what was read are bytes, not names of blobs."""
     owner: Stream | None = stream
     while owner is not None:
         if owner.messages.has_parts:
-            return not any(type(chunk) is Part for chunk in chunks)
+            return not any(type(chunk) is BlobSlice for chunk in chunks)
         owner = owner.parent
     return True
