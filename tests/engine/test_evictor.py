@@ -162,7 +162,7 @@ def test_a_small_stream_that_was_written_to_lately_is_not_parked(tmp_path: Path)
             await done(group, Create("b", "few", "text/plain", (b"hello",), make_bucket=True))
             await done(group, Create("b", "none", "text/plain"))
             await add_part(node, b"a")
-            assert list(group.state.buckets["b"].parked) == ["none"]
+            assert not group.state.buckets["b"].parked, "a new stream is likely to be written to, too"
             found = group.state.find("b", "few")
             await done(group, Append("b", "few", (b" world",), "text/plain"))
             await add_part(node, b"b")

@@ -9,6 +9,7 @@ from tests.engine.tidying import DAY, Tidied, tidied
 
 from ursula.engine.upkeep import merge_policy as neighbours
 from ursula.engine.upkeep import merge_rows
+from ursula.engine.upkeep.liveness import LiveRows
 from ursula.engine.upkeep.merge_policy import FULL_BYTES, next_run
 from ursula.model.commands import DeleteBucket, ForkPoint, StoredSegment
 from ursula.model.outcomes import Refused, Undeleted
@@ -174,6 +175,37 @@ def test_a_segment_of_which_nothing_is_left_is_removed(tmp_path: Path) -> None:
             assert len(group.group.state.segments) == 1, "which has the end of the first one too"
             assert await group.read("a") == b"again"
             assert [row.payload for _, row in await group.feed() if row.kind == "append"] == [b"again"]
+
+    run(session())
+
+
+def test_streams_are_examined_for_dead_bytes_only_after_one_ended_or_was_trimmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The examination walks over every stream, which requests notice where there are very many."""
+    examined = 0
+    bytes_by_segment = LiveRows.bytes_by_segment
+
+    async def counted(live: LiveRows) -> dict[str, int]:
+        nonlocal examined
+        examined += 1
+        return await bytes_by_segment(live)
+
+    monkeypatch.setattr(LiveRows, "bytes_by_segment", counted)
+
+    async def session() -> None:
+        async with tidied(tmp_path) as group:
+            await group.create("a")
+            written = await write(group, 4, ("a",))
+            await group.forget()
+            assert examined == 0
+            await group.trim("a", written["a"].index(b"<a 2>"))
+            await group.forget()
+            assert examined > 0
+        async with tidied(tmp_path) as group:
+            before = examined
+            await group.forget()
+            assert examined > before, "what was dropped before a start is unknown"
 
     run(session())
 

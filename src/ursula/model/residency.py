@@ -112,9 +112,11 @@ class Residency:
         if stream is None:
             return None
         messages = stream.messages
-        if not messages.payloads or messages.has_parts:
+        if messages.has_parts:
             return None
         stream.encoded = None  # it is not parked soon, so its row need not be kept
+        if not messages.payloads:  # it was created, and the first append is likely to follow
+            return STREAM_BYTES
         if len(messages.payloads) == 1:  # as in most of very many streams
             return messages.end - messages.start + MESSAGE_BYTES + STREAM_BYTES
         begin = max(stream.end_at(after), messages.start)

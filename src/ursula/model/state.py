@@ -133,6 +133,7 @@ class State:
         self.blobs: dict[str, int] = {}  # how many streams show each
         self.deleted = DeletedStreams()
         self.ingests: dict[tuple[str, str], Ingest] = {}  # the newest of each bucket and app
+        self.dropped_at = -1  # when a stream ended or was trimmed last; -1 if none was since this start
         self.gauge = Gauge()
         self.reads = Reads(self)
         self.residency = Residency(self)

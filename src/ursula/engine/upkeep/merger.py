@@ -59,6 +59,7 @@ class Merger:
         self._needed = LiveRows(group.state, settings.keep_trimmed)
         self._unreadable: dict[str, None] = {}
         self._looked_at = group.state.stored.horizon
+        self._has_looked = not len(group.state.segments)  # what was dropped before this start is unknown
         self._mostly_dead: list[str] = []
         self._settled = (0, 0, 0)  # the measures of the table when there was nothing to merge
         self.problem: str | None = None
@@ -97,12 +98,18 @@ class Merger:
         return found is not None and await self._merge([found])
 
     async def _next_dead(self) -> StoredSegment | None:
-        """A segment most of which nobody needs; all are looked at once after every collection."""
+        """A segment most of which nobody needs.
+
+        All segments are examined after a collection if a stream ended or was trimmed since the horizon of
+        the last examination: that walks over every stream, and nothing else makes stored bytes dead.
+        """
         state, settings = self._group.state, self._settings
         horizon = state.stored.horizon
         if not self._mostly_dead and self._looked_at < horizon and not settings.keep_trimmed:
-            self._looked_at = horizon
-            self._mostly_dead = await self._find_dead(list(state.segments))
+            may_have_died = not self._has_looked or state.dropped_at >= self._looked_at
+            self._looked_at, self._has_looked = horizon, True
+            if may_have_died:
+                self._mostly_dead = await self._find_dead(list(state.segments))
         while self._mostly_dead:
             found = state.segments.get(self._mostly_dead.pop())
             if found is not None:

@@ -52,6 +52,7 @@ def _trim(
 ) -> None:
     record = stream.record_at(command.offset) if command.record is None else command.record
     stream.trim(command.offset, record, state.at)
+    state.dropped_at = state.at
     drop_trimmed(state, bucket, stream)
     bucket.journal.add(index, EventKind.TRIM, stream, command.offset, event=events.trim(command))
 

@@ -94,6 +94,7 @@ def _end(state: "State", bucket_name: str, stream: Stream, kind: EventKind, inde
     state.touch(bucket_name, stream)
     state.dirty_rows.note((RowKind.GRAVE, bucket_name, stream.name))
     state.deleted.add(DeletedStream.of_stream(bucket_name, stream, state.at))
+    state.dropped_at = state.at
     stream.hidden = True
     stream.deadline = None
     bucket.names.remove(stream.name)
