@@ -1,9 +1,9 @@
 # make serve   a durable stream server on http://127.0.0.1:4437
 # make test    everything that must be green before a change goes in
 # make faults  more rounds of kill -9, and the tests again with everything in the store
-# make bench   what it costs, against others
+# make bench   what it costs, against other servers
 #
-# Nothing is installed outside this folder but Debian packages that are missing.
+# Nothing is installed outside this folder except missing Debian packages.
 
 PYTHON ?= python3
 ARGS ?=
@@ -16,7 +16,7 @@ TINY := tests/http tests/interop tests/client $(addprefix tests/faults/test_,$(a
 NODE_TESTS := $(addprefix tests/,client conformance interop)
 PINS := pyproject.toml constraints.txt
 
-# The tests start hundreds of processes: each uses what one before it has compiled.
+# The tests start hundreds of processes: each reuses the bytecode that an earlier one has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
@@ -52,7 +52,7 @@ clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp is as new as what it was made from, so nothing is installed twice and a second start needs no network.
+# A stamp is newer than the files it was made from, so nothing is installed twice and a second start needs no network.
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \

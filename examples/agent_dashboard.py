@@ -2,7 +2,7 @@
 
     python examples/agent_dashboard.py --picture dashboard.svg
 
-follows the bucket `agent-runs` for ever. With `--demo` it writes an hour of events first, and ends when all
+follows the bucket `agent-runs` forever. With `--demo` it writes an hour of events first, and ends when all
 of them are counted.
 """
 
@@ -24,7 +24,7 @@ EVENT = "run string, status string, at timestamp"
 
 
 def write_demo(endpoint: str) -> None:
-    """An hour of runs: each begins, takes some steps, and ends in one way or another."""
+    """Write an hour of runs: each begins, takes some steps, and ends in one way or another."""
     chance = random.Random(7)
     start = datetime(2030, 1, 1, 12, tzinfo=UTC)
     with Client(endpoint) as client:
@@ -43,7 +43,7 @@ def write_demo(endpoint: str) -> None:
 
 
 def main() -> None:
-    """Count what there is, and draw it whenever something changes."""
+    """Count the runs that have ended, and draw the chart whenever a count changes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--endpoint", default="http://127.0.0.1:4437")
     parser.add_argument("--picture", type=Path, default=Path("dashboard.svg"))

@@ -1,9 +1,9 @@
-"""Chat rooms folded into snapshots: who comes in begins with what the room is now, not with its beginning.
+"""Chat rooms folded into snapshots: a newcomer starts with the current state of a room, not its beginning.
 
     python examples/chat_snapshots.py --picture chats.svg
 
-folds what is new in the bucket `chats` and publishes the states as snapshots; run it as often as you like.
-With `--demo` it writes some conversations first.
+folds the new messages of the bucket `chats` and publishes the states as snapshots; run it as often as you
+like. With `--demo` it writes some conversations first.
 """
 
 import argparse
@@ -22,7 +22,7 @@ LAST_KEPT = 5
 
 
 def fold(state: dict[str, Any] | None, messages: list[dict[str, str]]) -> dict[str, Any]:
-    """What a room is: how much each has said, and the last things that were said."""
+    """The state of a room: how many messages each person has written, and the last few messages."""
     state = state or {"said": {}, "last": []}
     said = dict(state["said"])
     for message in messages:
@@ -31,7 +31,7 @@ def fold(state: dict[str, Any] | None, messages: list[dict[str, str]]) -> dict[s
 
 
 def write_demo(endpoint: str) -> None:
-    """Some rooms, and what was said in them."""
+    """Write some rooms with messages."""
     chance = random.Random(3)
     with Client(endpoint) as client:
         client.bucket(BUCKET).create()
@@ -44,7 +44,7 @@ def write_demo(endpoint: str) -> None:
 
 
 def main() -> None:
-    """Fold, publish, and show what someone gets who comes in now."""
+    """Fold, publish, and show what a newcomer gets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--endpoint", default="http://127.0.0.1:4437")
     parser.add_argument("--states", default="chat-states")
