@@ -215,7 +215,7 @@ class Outgoing:
         """Whether the client must read before it is sent more; one that is gone never will."""
         return self._connection.is_full or self._connection.is_lost
 
-    def when_room(self, callback: Callable[[], None] | None) -> None:
+    def when_drained(self, callback: Callable[[], None] | None) -> None:
         """Have a callback called each time the client has read what made it full."""
         self._connection.on_room = callback
 
