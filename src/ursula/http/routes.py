@@ -1,4 +1,5 @@
-"""Every route: its method and path, its handler, how it is counted, and whether it is served during replay.
+"""Every route: its method and path, its handler, its label in the metrics, and whether it is
+served during replay.
 
 A handler gets an exchange and answers it. Handlers are coroutines, except for appends and reads of streams:
 those are most of all requests, and answer from callbacks, without a task for each.
@@ -76,7 +77,7 @@ APPEND = Route("POST", "/{bucket}/{stream}", append, label.STREAM)
 PREFLIGHT = Route("OPTIONS", "*", preflight, label.PREFLIGHT, during_replay=True)
 UNKNOWN = Route("*", "*", not_found, label.UNKNOWN)
 NO_STREAM = Route("*", "/{bucket}/{stream}", not_found, label.STREAM)
-"""The route of a path in the place of a stream's that no stream can have."""
+"""The route of a path that should name a stream, but has a name that no stream can have."""
 
 ROUTES = (
     Route("GET", "/{bucket}/{stream}", get_stream, label.STREAM),

@@ -119,7 +119,7 @@ class Bodies:
         exchange.held_bytes += count
 
     def release(self, count: int) -> None:
-        """Return the bytes of a request that has been answered to the allowance."""
+        """Give the bytes of an answered request back to the allowance."""
         self.held_bytes -= count
 
 

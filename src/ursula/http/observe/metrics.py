@@ -1,7 +1,7 @@
 """The metrics of a node, as families of Prometheus. Those of the store are in `cold_metrics`.
 
 Every component keeps its own counters as plain numbers; they become families when a scrape asks for them.
-A family that could not be true is omitted: a log in memory has no syncs.
+A family that would mean nothing is omitted: a log in memory has no syncs.
 """
 
 import platform

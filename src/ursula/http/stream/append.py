@@ -17,7 +17,7 @@ from .read import RECORD_EXTENSION
 
 
 class Conditions(NamedTuple):
-    """What the headers of an append may ask for beside its body."""
+    """What the headers of an append may ask for in addition to its body."""
 
     close: bool = False
     producer: Producer | None = None

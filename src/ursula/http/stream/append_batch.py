@@ -36,7 +36,7 @@ async def append_batch(exchange: Exchange) -> None:
 
 
 class AppendBatch:
-    """The appends of one request, and for each frame that is not one the reason."""
+    """The appends of one request, and the problems of the frames that cannot be appended."""
 
     def __init__(self, exchange: Exchange, body: bytes) -> None:
         self._exchange = exchange
@@ -64,10 +64,10 @@ class AppendBatch:
             json_problem = None  # the valid frames are stored
         self._measures = [(len(append), sum(map(len, append))) for append in self._appends]
         command = Append(
-            target.bucket,
-            target.stream,
-            tuple(message for append in self._appends for message in append),
-            self._media_type,
+            bucket=target.bucket,
+            stream=target.stream,
+            messages=tuple(message for append in self._appends for message in append),
+            media_type=self._media_type,
             producer=self._producer,
             incarnation=exchange.requested_incarnation(),
             counts=tuple(map(len, self._appends)),

@@ -69,7 +69,7 @@ class Bootstrap:
             await self._send_from_file()
 
     async def _send_from_memory(self, size: int) -> bool:
-        """Answer, unless the lines between the parts make it too large: small messages have long ones."""
+        """Answer, unless the head of each part makes it too large: it is longer than a small message."""
         parts = [self._head()]
         if self._snapshot is not None:
             parts.append(await read_snapshot(self._exchange.services.node.blobs, self._snapshot))
@@ -101,7 +101,7 @@ class Bootstrap:
             reason = error.strerror or str(error)
             raise Problem("unavailable", f"there is no room to put it together: {reason}") from error
         finally:
-            _forget(path)  # what is open stays readable without a name
+            _forget(path)  # an open file stays readable without its name
 
     async def _parts(self) -> AsyncGenerator[list[bytes], None]:
         """The messages after the snapshot as parts, a page at a time; other requests may write in between."""

@@ -50,7 +50,7 @@ def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
     """Read a page from an offset on, make sure that it is current, and hand it to `answer`.
 
     Most pages are in memory and answered at once, without a task. Whether the applied state is current is
-    asked once: a state that was current when the request came may answer it, also after a wait.
+    asked once: a state that was current when the request came may answer it, even after a wait.
     """
     group, target = exchange.group, exchange.target
     is_current = group.is_current
