@@ -94,10 +94,12 @@ class PageEvents(Generic[P]):
 
 def encode_data(lines: list[bytes]) -> bytes:
     """A data event of these lines."""
-    # A reader drops one space after the colon, so a line that begins with one needs another.
-    return b"event: data\n%b\n" % b"".join(
-        [b"data: %b\n" % line if line.startswith(b" ") else b"data:%b\n" % line for line in lines]
-    )
+    encoded = [b"event: data\n"]
+    for line in lines:
+        # A reader drops one space after the colon, so a line that begins with one needs another.
+        encoded.append(b"data: %b\n" % line if line.startswith(b" ") else b"data:%b\n" % line)
+    encoded.append(b"\n")
+    return b"".join(encoded)
 
 
 def encode_control(offset: int, cursor: str, up_to_date: bool, is_last: bool, page: object = None) -> bytes:
