@@ -3,6 +3,9 @@
 import base64
 import codecs
 import re
+from functools import partial
+
+from msgspec.structs import replace
 
 from ...engine.interface import GroupApi
 from ...engine.reads.deferred import Deferred
@@ -16,6 +19,9 @@ from ..observe.request_stats import STREAM_SSE
 from ..syntax.query import ReadQuery, RecordQuery
 from .long_poll import send_nothing_new
 from .read import RECORD_EXTENSION, bytes_of, record_lines
+
+CHARACTER_BYTES_MAX = 4
+"""How many bytes a character has at most in UTF-8."""
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
@@ -37,34 +43,32 @@ def answer_sse(exchange: Exchange, query: ReadQuery, group: GroupApi, page: Page
         headers.append(RECORD_EXTENSION)
     elif not is_text(page.media_type):
         headers.append(("stream-sse-data-encoding", "base64"))
-    events = StreamEvents(group, exchange, page.incarnation, query.records)
+    events = StreamEvents(group, exchange, page, query.records)
     subscribe(exchange, group, events, headers=headers, offset=page.offset, cursor=query.cursor)
 
 
 class StreamEvents(PageEvents[Page]):
     """A stream as events; with `records`, its messages as lines."""
 
-    def __init__(
-        self, group: GroupApi, exchange: Exchange, incarnation: str, records: RecordQuery | None
-    ) -> None:
+    def __init__(self, group: GroupApi, exchange: Exchange, page: Page, records: RecordQuery | None) -> None:
+        incarnation = page.incarnation
         super().__init__(incarnation if records is None else f"{incarnation} {records[2:]}", incarnation)
         self._group = group
         self._bucket, self._stream = exchange.target.bucket, exchange.target.stream
         self._bytes_max = min(READ_BYTES_DEFAULT, exchange.services.reads.sse_bytes)
         self._records = records
+        self._is_text = records is None and page.media_type != JSON and is_text(page.media_type)
         self._as_envelopes = records is not None and records.as_envelopes
 
     def read(self, offset: int) -> Page | Refused | Deferred[Page]:
-        """The page after an offset."""
+        """The page after an offset. A page of text that is not at the tail has at least one character."""
         if self._records is None:
-            return self._group.read(
-                self._bucket,
-                self._stream,
-                offset,
-                self._bytes_max,
-                whole=True,
-                incarnation=self.watched,
-            )
+            page = self._read(offset, self._bytes_max, whole=True)
+            if self._is_text and isinstance(page, Deferred):
+                return Deferred(partial(self._fetch_text, page))
+            if self._is_text and isinstance(page, Page) and _is_cut_character(page):
+                return Deferred(partial(self._complete, page))
+            return page
         return self._group.read_records(
             self._bucket,
             self._stream,
@@ -75,6 +79,36 @@ class StreamEvents(PageEvents[Page]):
             incarnation=self.watched,
             offset=offset,
         )
+
+    def _read(self, offset: int, bytes_max: int, whole: bool) -> Page | Refused | Deferred[Page]:
+        return self._group.read(
+            self._bucket, self._stream, offset, bytes_max, whole=whole, incarnation=self.watched
+        )
+
+    async def _fetch_text(self, deferred: Deferred[Page]) -> Page | Refused:
+        page = await deferred.get()
+        return await self._complete(page) if isinstance(page, Page) else page
+
+    async def _complete(self, page: Page) -> Page | Refused:
+        """Add the next bytes to a page that has only the beginning of a character.
+
+        A page ends with a message, but a character need not. If the next message does not fit into the page,
+        waiting would not bring the rest of the character.
+        """
+        while _is_cut_character(page):
+            rest = self._read(page.next_offset, CHARACTER_BYTES_MAX, whole=False)
+            if isinstance(rest, Deferred):
+                rest = await rest.get()
+            if isinstance(rest, Refused):
+                return rest
+            page = replace(
+                page,
+                chunks=[*page.chunks, *rest.chunks],
+                next_offset=rest.next_offset,
+                tail=rest.tail,
+                closed=rest.closed,
+            )
+        return page
 
     def page_key(self, page: Page, offset: int) -> tuple[object, ...] | None:
         """What the encoded page depends on; None if it has no messages and the stream is open."""
@@ -116,3 +150,13 @@ class StreamEvents(PageEvents[Page]):
         is_last = at_tail and page.closed
         control = encode_control(next_offset, cursor, at_tail, is_last, page)
         return Event(encoded + control, next_offset, at_tail, is_last)
+
+
+def _is_cut_character(page: Page) -> bool:
+    """Whether a page of text has only the beginning of a character, and more follows it."""
+    size = page.next_offset - page.offset
+    return (
+        0 < size < CHARACTER_BYTES_MAX
+        and page.next_offset < page.tail
+        and not codecs.utf_8_decode(bytes_of(page), "replace", False)[0]
+    )

@@ -129,13 +129,13 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read as fast as we send."""
         self.is_full = True
-        self._server.congested[self] = self._server.now
+        self._server.behind.setdefault(self, self._server.now)
         self._server.check_unread_soon()
 
     def resume_writing(self) -> None:
         """The client has read."""
         self.is_full = False
-        self._server.congested.pop(self, None)
+        self._server.behind.pop(self, None)
         self._wake_writer()
         if self.on_drained is not None:
             self.on_drained()

@@ -41,7 +41,7 @@ class WireServer:
         self.heads = AnswerHeads()
         self.known_heads = KnownHeads(SMALL_BODY_BYTES)
         self.now = time.monotonic()
-        self.congested: dict[Connection, float] = {}
+        self.behind: dict[Connection, float] = {}  # connections with unread bytes, and since when
         self.clients_ended = 0
         self.is_stopping = False
         self._listener = listener
@@ -98,7 +98,7 @@ class WireServer:
     @property
     def unread_bytes(self) -> int:
         """How many bytes all clients together have not read."""
-        return sum(connection.unread_bytes for connection in self.congested)
+        return sum(connection.unread_bytes for connection in self.behind)
 
     def admit(self, connection: Connection) -> int:
         """Add a new connection. Returns by how many the limit is exceeded now."""
@@ -109,7 +109,7 @@ class WireServer:
     def forget(self, connection: Connection) -> None:
         """Remove a connection that has ended."""
         self._connections.discard(connection)
-        self.congested.pop(connection, None)
+        self.behind.pop(connection, None)
         if not self._connections:
             self._empty.set()
 
@@ -132,11 +132,11 @@ class WireServer:
         is_dire = excess > self._unread_bytes_max
         latest = time.monotonic() - (0 if is_dire else GRACE_SECONDS)
         ended = 0
-        for connection, since in tuple(self.congested.items()):  # the longest behind comes first
+        for connection, since in tuple(self.behind.items()):  # the longest behind comes first
             if excess <= 0 or since > latest:
                 break
             excess -= connection.unread_bytes
-            del self.congested[connection]
+            del self.behind[connection]
             connection.abort()
             ended += 1
         if ended:
@@ -150,13 +150,21 @@ class WireServer:
         self.now = now = time.monotonic()
         self.heads.tick()
         self._trim_memory()
-        self._bound_unread()
         for connection in tuple(self._connections):
+            self._note_unread(connection, now)
             try:
                 connection.check_timeouts(now, self._keep_alive_seconds)
             except Exception as error:
                 self.log_failure(error)
                 connection.abort()
+        self._bound_unread()
+
+    def _note_unread(self, connection: Connection, now: float) -> None:
+        """Count unread bytes that are too few to pause a connection: in many connections they are many."""
+        if not connection.unread_bytes:
+            self.behind.pop(connection, None)
+        elif connection not in self.behind:
+            self.behind[connection] = now
 
     def _trim_memory(self) -> None:
         """Return memory to the system after many connections have ended."""
