@@ -1,6 +1,7 @@
 """The HTTP layer and a node in memory, in a thread of the test: for what no setting reaches yet."""
 
 import asyncio
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -19,10 +20,17 @@ from ursula.http.wire.server import WireServer
 
 @contextmanager
 def serving(
-    tmp_path: Path, before: Before | None = None, tls: ssl.SSLContext | None = None
+    tmp_path: Path,
+    before: Before | None = None,
+    tls: ssl.SSLContext | None = None,
+    *,
+    unread_bytes: int = Settings().limits.unread_bytes,
+    send_buffer_bytes: int | None = None,
 ) -> Iterator[Place]:
-    """A server until the block ends."""
+    """A server until the block ends. `send_buffer_bytes`: how much the system takes for a client to read."""
     listener = listen(Address("127.0.0.1", 0))
+    if send_buffer_bytes is not None:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     loop = uvloop.new_event_loop()
     stopping = asyncio.Event()
     ready = threading.Event()
@@ -30,7 +38,7 @@ def serving(
     async def serve() -> None:
         settings = Settings()
         node = Node(None, settings.limits.log_segment_bytes)
-        wire = WireServer(listener, 100, settings.limits.unread_bytes, settings.http.keep_alive)
+        wire = WireServer(listener, 100, unread_bytes, settings.http.keep_alive)
         services = services_of(settings, node, wire, "nowhere.test")
         app = App(services, before)
         tasks = [

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.http.events import Events
+from tests.http.in_process import serving
 from tests.http.raw import CutOff, Raw, ask
 from tests.http.wire import BINARY, CLOSED, TEXT, content, make, offset, post
 from tests.scrape import scrape
@@ -206,6 +207,25 @@ def test_answers_that_nobody_reads_are_bounded_together(start_server: StartServe
         ended = scrape(api).value("ursula_http_slow_clients_ended_total")
         assert 30 <= ended < 40, "the slowest, and not all of them"
         assert len(api.get(f"{path}?offset=0", params={"max_bytes": answer}).content) == answer
+        for raw in idle:
+            raw.close()
+
+
+def test_little_that_each_of_many_does_not_read_counts_too(tmp_path: Path, path: str) -> None:
+    """Each has less unread than makes the server pause it, and all together more than they may."""
+    limit, readers, message = 256 * 1024, 40, b"x" * 30_000
+    with (
+        serving(tmp_path, unread_bytes=limit, send_buffer_bytes=4096) as place,
+        httpx.Client(base_url=f"http://{place.host}:{place.port}", timeout=60) as api,
+    ):
+        make(api, path, TEXT)
+        idle = [
+            Raw(place, buffer_bytes=4096).ask("GET", f"{path}?offset=-1&live=sse") for _ in range(readers)
+        ]
+        assert wait_for(lambda: scrape(api).value("ursula_live_connections", kind="sse") == readers)
+        post(api, path, message, TEXT)
+        assert wait_for(lambda: scrape(api).value("ursula_http_slow_clients_ended_total") > 0)
+        assert 0 < scrape(api).value("ursula_http_unread_bytes") <= limit
         for raw in idle:
             raw.close()
 

@@ -179,6 +179,40 @@ def test_bytes_that_never_become_a_character_are_not_held_back_for_ever(
         assert events.control()["upToDate"] is True
 
 
+LARGE = b"x" * 300_000
+"""More than one event of a text stream holds, beside anything else."""
+
+
+@pytest.mark.parametrize("headers", [TEXT, {**TEXT, **CLOSED}])
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        (b"\xc3", b"\xa9" + LARGE, "\xe9"),
+        (LARGE + b"\xc3", b"\xa9" + LARGE, "\xe9"),
+        (LARGE + b"\xf0\x9f", b"\x98\x80" + LARGE, "\U0001f600"),
+        (LARGE + b"\xe9", LARGE, "\ufffd"),
+    ],
+)
+def test_a_character_across_two_large_messages_holds_nobody_up(
+    server: Server,
+    api: httpx.Client,
+    path: str,
+    headers: dict[str, str],
+    first: bytes,
+    second: bytes,
+    text: str,
+) -> None:
+    make(api, path, TEXT, first)
+    post(api, path, second, headers)
+    with Events(server, path) as events:
+        found, at = b"", 0
+        while at < len(first) + len(second):
+            found += events.data()
+            at = offset_of(events.control())
+    assert found == (first + second).decode(errors="replace").encode()
+    assert text in found.decode()
+
+
 @pytest.mark.parametrize("payload", [b"a\xc0", b"a\xff", b"a\x80", b"a\xf5", b"a\xe0\x80", b"a\xf4\x90"])
 def test_bytes_that_begin_no_character_do_not_wait(
     server: Server, api: httpx.Client, path: str, payload: bytes

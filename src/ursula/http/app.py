@@ -1,4 +1,4 @@
-"""The one door: every request comes in here, is routed, checked and handed to its handler."""
+"""The entry for every request: it is routed, checked and handed to its handler."""
 
 from collections.abc import Callable
 
@@ -10,11 +10,11 @@ from .stream.fast_append import AppendPlan, append_fast, plan_append
 from .syntax.headers import take_headers
 from .wire.request import Request
 
-Known = tuple[Match, AppendPlan | None]
-"""What a head tells before anything else is known: kept with it, since the same heads come again."""
+HeadMemo = tuple[Match, AppendPlan | None]
+"""What follows from a head alone. It is kept with the head, since clients send the same head again."""
 
 Before = Callable[[Request, Match], Problem | None]
-"""A check of every request before anything else is done with it; a problem is the answer."""
+"""A check of every request before anything else happens; a problem becomes the answer."""
 
 
 class App:
@@ -26,11 +26,11 @@ class App:
         self.failure: str | None = None
 
     def handle(self, request: Request) -> None:
-        """Answer a request, now or by a callback later. Its body may still be on its way."""
-        known = request.head.memo
-        if known is None:
-            known = request.head.memo = _look_at(request)
-        match, plan = known
+        """Answer a request, now or later from a callback. Its body may still be arriving."""
+        memo = request.head.memo
+        if memo is None:
+            memo = request.head.memo = _resolve(request)
+        match, plan = memo
         services = self._services
         refusal = None if self._before is None else self._before(request, match)
         is_serving = services.node.recovered and self.failure is None and refusal is None
@@ -46,7 +46,7 @@ class App:
 
     def _exchange(self, request: Request, match: Match) -> Exchange:
         cors = self._services.cors
-        if request.path.startswith("/cluster/"):  # `*` does not cover what operators do
+        if request.path.startswith("/cluster/"):  # `*` does not allow pages to act as an operator
             lines = cors.listed(request.headers.first("origin"))
         else:
             lines = cors.open or cors.lines(request.headers.first("origin"))
@@ -69,15 +69,15 @@ class App:
             exchange.spawn(answering)
 
     def end_live(self, failure: BaseException | None = None) -> None:
-        """Bring every live connection to an end that its client can go on from.
+        """End every live connection in a way that lets its client continue elsewhere.
 
-        After a failure of the node, every later request is answered with that.
+        After a failure of the node, every later request is answered with that failure.
         """
         if failure is not None:
             self.failure = f"the server is stopping: {failure}"
-        self._services.live.end()
+        self._services.live.shut_down()
 
 
-def _look_at(request: Request) -> Known:
+def _resolve(request: Request) -> HeadMemo:
     match = resolve(request.method, request.path)
     return match, plan_append(request.headers, match.target) if match.route is APPEND else None

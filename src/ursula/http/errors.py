@@ -1,14 +1,52 @@
-"""Every error the server answers: its code, its status, and its one JSON shape.
+"""Every error that the server answers with: its code, its status, and its one JSON shape.
 
 `{"error": {"code": ..., "message": ..., more data}}`, whatever the status. The codes are part of
 the interface.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-STATUS: dict[str, int] = {
+from ..model.outcomes import ErrorCode
+
+HttpErrorCode = Literal[
+    "attributes_invalid",
+    "body_incomplete",
+    "body_timeout",
+    "content_encoding_unsupported",
+    "content_type_missing",
+    "fork_across_buckets",
+    "head_timeout",
+    "head_too_large",
+    "header_invalid",
+    "ingest_refused",
+    "internal_error",
+    "invalid_frames",
+    "invalid_rows",
+    "invalid_segment",
+    "invalid_ttl",
+    "malformed_request",
+    "method_not_allowed",
+    "method_unknown",
+    "not_available",
+    "object_damaged",
+    "object_not_found",
+    "outcome_unknown",
+    "position_rewound",
+    "range_not_satisfiable",
+    "route_not_found",
+    "segments_replaced",
+    "snapshot_not_found",
+    "store_unavailable",
+    "too_many_connections",
+    "transfer_encoding_unsupported",
+]
+"""The codes of problems that a request meets before or after a group decides on it."""
+
+AnyErrorCode = ErrorCode | HttpErrorCode
+
+STATUS: dict[AnyErrorCode, int] = {
     "invalid_bucket_id": 400,
     "invalid_stream_id": 400,
     "malformed_request": 400,
@@ -71,20 +109,20 @@ STATUS: dict[str, int] = {
     "outcome_unknown": 503,
 }
 
-RETRY_AFTER_SECONDS = {
+RETRY_AFTER_SECONDS: dict[AnyErrorCode, int] = {
     "write_backpressure": 1,
     "unavailable": 1,
     "store_unavailable": 1,
     "too_many_connections": 1,
 }
-"""What is certainly not done and may be tried again says when; a write whose fate is unknown does not."""
+"""Errors that say when to retry, because nothing was written. A write with an unknown outcome is not here."""
 
 
 class Problem(Exception):
-    """A request that cannot be served: a code from the table, words for a person, data for a program."""
+    """A request that cannot be served: a code from the table, a message for people, data for programs."""
 
     def __init__(
-        self, code: str, message: str, headers: list[tuple[str, str]] | None = None, **data: Any
+        self, code: AnyErrorCode, message: str, headers: list[tuple[str, str]] | None = None, **data: Any
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -94,11 +132,11 @@ class Problem(Exception):
 
     @property
     def status(self) -> int:
-        """The HTTP status of its code."""
+        """The HTTP status of the code."""
         return STATUS[self.code]
 
     def answer_headers(self) -> list[tuple[str, str]]:
-        """The headers that are sent with it."""
+        """The headers of the answer."""
         headers = [("content-type", "application/json"), *self.headers]
         retry_after = RETRY_AFTER_SECONDS.get(self.code)
         if retry_after is not None:
@@ -106,5 +144,5 @@ class Problem(Exception):
         return headers
 
     def body(self) -> bytes:
-        """The JSON that is sent."""
+        """The JSON body of the answer."""
         return msgspec.json.encode({"error": {"code": self.code, "message": self.message, **self.data}})

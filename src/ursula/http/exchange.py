@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Exchange:
-    """What a handler needs to know of a request, and the ways to answer it, of which it uses one, once."""
+    """What a handler needs to know about a request, and the ways to answer it. It uses one of them, once."""
 
     __slots__ = (
         "answered",
@@ -47,7 +47,7 @@ class Exchange:
     )
 
     headers: dict[str, str]
-    """The headers that mean something to us; only requests on streams and buckets have them."""
+    """The headers that the server interprets; set only for requests on streams and buckets."""
 
     def __init__(
         self, services: "Services", request: Request, label: str, target: Target, cors_lines: str
@@ -55,7 +55,7 @@ class Exchange:
         self.began_at = perf_counter()
         self.services = services
         self.request = request
-        self.label = label  # as the request is counted
+        self.label = label  # the route in the metrics
         self.target = target
         self.held_bytes = 0
         self.answered = False
@@ -69,40 +69,51 @@ class Exchange:
         return self.services.node.group_of(self.target.bucket)
 
     async def read_body(self, limit: "BodyLimit | None" = None) -> bytes:
-        """The whole body."""
+        """Read the whole body."""
         return await self.services.bodies.read(self, limit)
 
-    async def read_json(self, kind: type[T], shape: str, limit: "BodyLimit | None" = None) -> T:
-        """The body as JSON of this kind; `shape` tells the client what it should be."""
+    async def read_json(
+        self,
+        kind: type[T],
+        body_help: str,
+        limit: "BodyLimit | None" = None,
+        if_empty: T | None = None,
+    ) -> T:
+        """Read the body as JSON of this kind; an error says with `body_help` what it should have been."""
         body = await self.read_body(limit)
+        if if_empty is not None and not body.strip():
+            return if_empty
         try:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise Problem("invalid_json", f"{shape}: {error}") from None
+            raise Problem("invalid_json", f"{body_help}: {error}") from None
 
-    def wanted_incarnation(self) -> str | None:
-        """The incarnation that the client means, if it says so."""
+    def requested_incarnation(self) -> str | None:
+        """The incarnation that the request names, if it names one."""
         header = self.headers.get("stream-incarnation")
         return None if header is None else parse_incarnation(header, self.services.generation)
 
     # The engine's answer
 
     def expect(self, kind: type[T], outcome: object) -> T:
-        """What a group answered, if it is of this kind; a refusal or a failure is raised as a problem."""
+        """The outcome, which should be of this kind. A refusal or a failure is raised as a problem."""
         if isinstance(outcome, kind):
             return outcome
         if isinstance(outcome, Refused | Unavailable | OutcomeUnknown):
             raise self.problem(outcome)
-        raise TypeError(f"an outcome of another command: {outcome!r}")
+        raise TypeError(f"this is the outcome of another command: {outcome!r}")
 
     async def describe(self) -> Description:
-        """What the target is, certainly: nothing that was acknowledged before is missing."""
-        await self.become_current()
-        found = self.group.describe(self.target.bucket, self.target.stream, self.wanted_incarnation())
+        """Describe the target, including everything that was acknowledged before the request."""
+        await self.wait_until_current()
+        found = self.group.describe(self.target.bucket, self.target.stream, self.requested_incarnation())
         return self.expect(Description, found)
 
-    async def become_current(self) -> None:
-        """Wait until the applied state may be answered from; a stream that is overdue ends first."""
+    async def wait_until_current(self) -> None:
+        """Wait until the applied state may answer the request. Called once: the answer stays true for it.
+
+        A stream whose deadline has passed ends first.
+        """
         await self.expire_if_due()
         if not self.group.is_current:
             await self.group.current()
@@ -132,15 +143,15 @@ class Exchange:
         self.reply(status, [*(headers or ()), *JSON_HEADERS], msgspec.json.encode(answer))
 
     def reply_file(self, status: int, headers: HeaderList, path: str, start: int, end: int) -> None:
-        """Answer with a range of a file, which is read as the client takes it."""
+        """Answer with a range of a file, which is read at the client's pace."""
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         if self._finish(status):
-            self.request.send_file(status, self.cors_lines, headers, file, start, end)
+            self.request.send_file(status, self.cors_lines, headers, file=file, start=start, end=end)
         else:
             os.close(file)
 
     def reply_stream(self, status: int, headers: HeaderList) -> Outgoing:
-        """Begin an answer whose body comes bit by bit."""
+        """Begin an answer whose body is sent piece by piece."""
         self._finish(status)
         return self.request.begin(status, self.cors_lines, headers)
 
@@ -149,19 +160,19 @@ class Exchange:
         self.reply(problem.status, problem.answer_headers(), problem.body())
 
     def reply_error(self, error: Exception) -> None:
-        """Answer a request whose handling ended with an exception: a problem of the client's, or a bug."""
+        """Answer a request whose handler raised: a problem for the client, or a bug."""
         if isinstance(error, Problem):
             if error.code == "object_damaged":  # only an operator can repair it, and operators read the log
                 logger.error("%s %s: %s", self.request.method, self.request.path, error.message)
             self.reply_problem(error)
         else:
             logger.error("%s %s failed", self.request.method, self.request.path, exc_info=error)
-            self.reply_problem(Problem("internal_error", "the server failed; its log says how"))
+            self.reply_problem(Problem("internal_error", "the server failed; see its log"))
 
-    # Going on later
+    # Continuing later
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Go on with the request in a task; an exception is its answer."""
+        """Continue with the request in a task; an exception becomes its answer."""
 
         async def guarded() -> None:
             try:
@@ -171,7 +182,7 @@ class Exchange:
 
         def done(task: asyncio.Task[None]) -> None:
             tasks.discard(task)
-            work.close()  # if the task was cancelled before it began, asyncio would warn of `work`
+            work.close()  # if the task was cancelled before it began, asyncio would warn about `work`
 
         tasks = self.services.tasks
         task = asyncio.get_running_loop().create_task(guarded())
@@ -180,13 +191,13 @@ class Exchange:
         return task
 
     def guard(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function; an exception is the answer to the request."""
+        """Call a function; an exception becomes the answer to the request."""
         try:
             function(*arguments)
         except Exception as error:
             self.reply_error(error)
 
-    # How things are spelled in answers
+    # Parts of answers
 
     def location(self, path: str | None = None) -> str:
         """The absolute URL of the request, or of another path."""
@@ -196,11 +207,11 @@ class Exchange:
         return f"{self.request.scheme}://{host}{quote(path, safe='/:@!$&()*+,;=~-._')}"
 
     def incarnation(self, incarnation: str) -> str:
-        """An incarnation as clients see it: with the generation, so that none survives a restore."""
+        """An incarnation as clients see it: with the generation, so that it does not survive a restore."""
         return f"{self.services.generation}-{incarnation}"
 
     def state_headers(self, incarnation: str, next_offset: int, tail: int, closed: bool) -> HeaderList:
-        """What every answer about the state of a stream says: where it goes on, its tag and which it is."""
+        """The headers of every answer about the state of a stream: next offset, entity tag, incarnation."""
         name = f"{self.services.generation}-{incarnation}"
         headers = [
             ("stream-next-offset", str(next_offset).zfill(OFFSET_DIGITS)),
@@ -212,10 +223,10 @@ class Exchange:
         return headers
 
     def problem(self, outcome: Refused | Failure) -> Problem:
-        """What the group refused or could not do, as an error."""
+        """A refusal or a failure of the group as a problem."""
         if not isinstance(outcome, Refused):
-            code = "outcome_unknown" if isinstance(outcome, OutcomeUnknown) else "unavailable"
-            return Problem(code, outcome.reason)
+            is_unknown = isinstance(outcome, OutcomeUnknown)
+            return Problem("outcome_unknown" if is_unknown else "unavailable", outcome.reason)
         code = outcome.code
         if code == "bucket_not_found" and self.target.flat:
             code = "stream_not_found"
@@ -241,7 +252,7 @@ class Exchange:
         return Problem(code, outcome.message, headers, **data)
 
     def _finish(self, status: int) -> bool:
-        """Whether the answer is still to be given; from here on it is."""
+        """Mark the request as answered. Returns False if it was already."""
         if self.answered:
             return False
         self.answered = True

@@ -1,7 +1,8 @@
-"""Every route: its method and path, its handler, how it is counted, and whether it is served during replay.
+"""Every route: its method and path, its handler, its label in the metrics, and whether it is
+served during replay.
 
-A handler gets an exchange and answers it. Handlers are coroutines, but for appends and reads of streams:
-those are most of all requests, and answer by callbacks, without a task for each.
+A handler gets an exchange and answers it. Handlers are coroutines, except for appends and reads of streams:
+those are most of all requests, and answer from callbacks, without a task for each.
 """
 
 from collections.abc import Callable, Coroutine
@@ -19,7 +20,7 @@ from .errors import Problem
 from .exchange import Exchange
 from .observe import request_stats as label
 from .observe.health import healthz, readyz_cluster, readyz_local
-from .observe.metrics import get_metrics
+from .observe.prometheus import get_metrics
 from .stream.append import append
 from .stream.append_batch import append_batch
 from .stream.attributes import get_attributes, put_attributes
@@ -54,7 +55,7 @@ class Route(NamedTuple):
 
 
 class Match(NamedTuple):
-    """What a method and a path lead to: a route and its target, or why there is none."""
+    """What a method and a path resolve to: a route and its target, or the problem with them."""
 
     route: Route
     target: Target
@@ -62,21 +63,21 @@ class Match(NamedTuple):
 
 
 async def preflight(exchange: Exchange) -> None:
-    """OPTIONS on anything: what browsers may do here."""
+    """OPTIONS on any path: what browsers may do here."""
     exchange.cors_lines += PREFLIGHT_LINES
     exchange.reply_empty(204, [("allow", _allowed(_TABLE["/{bucket}/{stream}"]))])
 
 
-async def nothing_here(exchange: Exchange) -> None:
-    """A path without a meaning."""
+async def not_found(exchange: Exchange) -> None:
+    """Any request on a path that has no route."""
     raise Problem("route_not_found", "there is nothing at this path")
 
 
 APPEND = Route("POST", "/{bucket}/{stream}", append, label.STREAM)
 PREFLIGHT = Route("OPTIONS", "*", preflight, label.PREFLIGHT, during_replay=True)
-UNKNOWN = Route("*", "*", nothing_here, label.UNKNOWN)
-NO_STREAM = Route("*", "/{bucket}/{stream}", nothing_here, label.STREAM)
-"""The route of a path that could name a stream, but not one that there can be."""
+UNKNOWN = Route("*", "*", not_found, label.UNKNOWN)
+NO_STREAM = Route("*", "/{bucket}/{stream}", not_found, label.STREAM)
+"""The route of a path that should name a stream, but has a name that no stream can have."""
 
 ROUTES = (
     Route("GET", "/{bucket}/{stream}", get_stream, label.STREAM),
@@ -132,7 +133,7 @@ for _route in ROUTES:
 
 @lru_cache(maxsize=_RESOLVED_MAX)
 def resolve(method: str, path: str) -> Match:
-    """The route of a request. Every request has one: what cannot be served has one that says why."""
+    """The route of a request. Every request has one; if it cannot be served, the match says why."""
     if method == "OPTIONS":
         return Match(PREFLIGHT, NO_TARGET)
     if path in _TABLE and "{" not in path:
@@ -167,13 +168,13 @@ def _stream(method: str, path: str) -> Match:
 
 
 def _match(path: str, method: str, target: Target) -> Match:
-    """What answers a method; 405, with what would be allowed, if nothing does."""
+    """The route of a method; if there is none, 405 with the methods that are allowed."""
     routes = _TABLE[path]
     route = routes.get(method)
     if route is not None:
         return Match(route, target)
     allowed = [("allow", _allowed(routes))]
-    problem = Problem("method_not_allowed", f"{method} is not possible here", allowed)
+    problem = Problem("method_not_allowed", f"{method} is not allowed here", allowed)
     return Match(next(iter(routes.values())), target, problem)
 
 

@@ -1,4 +1,4 @@
-"""The server process: a node and its HTTP side on one event loop, from the first lock to the last answer."""
+"""The server process: a node and its HTTP side on one event loop, from start to shutdown."""
 
 import asyncio
 import logging
@@ -28,16 +28,17 @@ from .syntax.cors import CorsPolicy
 from .wire.server import BACKLOG, WireServer
 
 TCP_USER_TIMEOUT_MILLISECONDS = 120_000
-"""A client that is gone without a word is noticed after this. So is one that reads nothing for as long."""
+"""How long it takes to notice a client that vanished without closing, or that reads nothing."""
+
 STOP_SECONDS_MAX = 8.0
 SPARE_FILES = 256
-"""Files that are not connections: the log, the store, spools, bodies on their way to the disk."""
+"""File descriptors that are not connections: the log, the store, spools, bodies that are written to disk."""
 
 logger = logging.getLogger("ursula")
 
 
 def run(settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code. Raises StartRefused if it cannot start."""
+    """Serve until SIGTERM or SIGINT. Returns the exit code; raises StartRefused if it cannot start."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(settings))
 
@@ -99,7 +100,7 @@ async def _serve(settings: Settings) -> int:
 
 
 def services_of(settings: Settings, node: Node, wire: WireServer, advertise: str) -> Services:
-    """What handlers may use."""
+    """Assemble what handlers may use."""
     limits, http = settings.limits, settings.http
     return Services(
         node=node,
@@ -120,8 +121,8 @@ def services_of(settings: Settings, node: Node, wire: WireServer, advertise: str
 
 
 def _ignore_hangup() -> None:
-    """A terminal that goes away, or an operator who expects SIGHUP to load settings anew."""
-    logger.info("SIGHUP is ignored: settings are read at the start only, so restart to change them")
+    """The terminal was closed, or an operator expects SIGHUP to reload the settings."""
+    logger.info("SIGHUP is ignored: settings are read only at the start, so restart to change them")
 
 
 def listen(address: Address) -> socket.socket:
@@ -138,12 +139,12 @@ def listen(address: Address) -> socket.socket:
 
 
 def _reason(error: OSError) -> str:
-    """What went wrong, without what `create_server` adds to it."""
+    """The reason for the error, without what `create_server` adds to it."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
 
 
 def _clamp_connections(connections: int) -> int:
-    """Raise the limit of open files to fit so many connections; how many fit."""
+    """Raise the limit of open files to fit the connections. Returns how many fit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + SPARE_FILES
     if hard != resource.RLIM_INFINITY and wanted > hard:

@@ -3,19 +3,55 @@
 They are plain encodable values: a group may one day live in another process.
 """
 
+from typing import Literal
+
 from msgspec import Struct
 
 from .commands import Producer
 
+ErrorCode = Literal[
+    "body_too_large",
+    "bucket_exists",
+    "bucket_not_empty",
+    "bucket_not_found",
+    "content_type_mismatch",
+    "empty_body",
+    "incarnation_mismatch",
+    "ingest_outdated",
+    "invalid_bucket_id",
+    "invalid_json",
+    "invalid_offset",
+    "invalid_parameter",
+    "invalid_stream_id",
+    "offset_beyond_tail",
+    "offset_trimmed",
+    "position_trimmed",
+    "precondition_failed",
+    "producer_epoch_stale",
+    "producer_headers_invalid",
+    "producer_seq_conflict",
+    "record_beyond_next",
+    "record_trimmed",
+    "snapshot_conflict",
+    "stream_closed",
+    "stream_exists",
+    "stream_gone",
+    "stream_not_found",
+    "stream_seq_conflict",
+    "unavailable",
+    "write_backpressure",
+]
+"""Every code that a group refuses with, as a type: mypy finds a typo. `http/errors.py` has their statuses."""
+
 
 class Outcome(Struct, gc=False):
-    """What every outcome has in common: nothing but being one."""
+    """The base of all outcomes. It has no fields."""
 
 
 class Refused(Outcome):
     """Nothing was done. The code is part of the interface; the rest is what the client needs to know."""
 
-    code: str
+    code: ErrorCode
     message: str
     incarnation: str | None = None
     tail: int | None = None
@@ -33,13 +69,13 @@ class BucketCreated(Outcome):
 
 
 class BucketDeleted(Outcome):
-    """A bucket is no more."""
+    """A bucket was deleted."""
 
     bucket: str
 
 
 class Created(Outcome):
-    """A stream exists as asked: `new` if this command made it."""
+    """A stream exists as requested: `new` if this command created it."""
 
     new: bool
     incarnation: str
@@ -52,7 +88,7 @@ class Created(Outcome):
 
 
 class Appended(Outcome):
-    """The messages are in the stream: by this request, or (`duplicate`) by an earlier try of it."""
+    """The messages are in the stream: because of this request, or (`duplicate`) of an earlier attempt."""
 
     incarnation: str
     tail: int
@@ -72,13 +108,13 @@ class Ended(Outcome):
 
 
 class AttributesSet(Outcome):
-    """A stream has the attributes asked for."""
+    """A stream has the requested attributes."""
 
     incarnation: str
 
 
 class SnapshotPublished(Outcome):
-    """The snapshot is the visible one: by this request, or (`duplicate`) by an earlier one like it."""
+    """The snapshot is visible: because of this request, or (`duplicate`) of an earlier one like it."""
 
     incarnation: str
     tail: int
@@ -89,7 +125,7 @@ class SnapshotPublished(Outcome):
 
 
 class StreamTrimmed(Outcome):
-    """A stream begins where it was asked to."""
+    """A stream begins at the requested offset."""
 
     incarnation: str
     tail: int
@@ -98,7 +134,7 @@ class StreamTrimmed(Outcome):
 
 
 class Undeleted(Outcome):
-    """A stream is back as it was."""
+    """A deleted stream exists again as it was."""
 
     incarnation: str
     tail: int
@@ -113,23 +149,23 @@ class CutMade(Outcome):
 
 
 class Done(Outcome):
-    """What the store has was taken note of: up to this cut, or at this position."""
+    """The state now reflects what is in the store: up to this cut, or at this position."""
 
     position: int
 
 
 class RefusedRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A row of a bulk write that no stream took: of which object, which row, and why."""
+    """A row of a bulk write that its stream refused: its object, its number, and why."""
 
     object: int
     row: int
     stream: str
-    code: str
+    code: str  # an ErrorCode, but stored: a later version may read codes that it no longer has
     message: str
 
 
 class Ingest(Outcome, array_like=True, forbid_unknown_fields=True):
-    """How far a bulk write has come: `object` and `row` are the next. It is kept as it is here."""
+    """The progress of a bulk write: `object` and `row` are the next ones. Stored in this form."""
 
     version: int
     objects: tuple[str, ...]
@@ -145,29 +181,29 @@ class Ingest(Outcome, array_like=True, forbid_unknown_fields=True):
 
     @property
     def failed(self) -> bool:
-        """Whether it ended at a row that was refused."""
+        """Whether it ended because a row was refused."""
         return self.ended and self.refused_count > 0 and not self.drop_refused
 
 
 class RowsIngested(Outcome):
-    """Some rows of a bulk write are in these streams."""
+    """Some rows of a bulk write were appended to these streams."""
 
     ingest: Ingest
     incarnations: list[str]
 
 
 class Renewed(Outcome):
-    """A stream's window was moved."""
+    """A stream's deadline was moved."""
 
     deadline: int
 
 
 class Ignored(Outcome):
-    """The command no longer applied: what it was about has changed."""
+    """The command no longer applied: its object has changed."""
 
 
 class Snapshot(Outcome):
-    """The visible snapshot of a stream; its bytes are the blob of that name."""
+    """The visible snapshot of a stream; its bytes are in the blob of that name."""
 
     offset: int
     blob: str
@@ -177,7 +213,7 @@ class Snapshot(Outcome):
 
 
 class Description(Outcome):
-    """What is known of a stream beside its bytes. Ordinals are None where messages have none."""
+    """Everything about a stream except its bytes. Records are None if the messages have no ordinals."""
 
     incarnation: str
     content_type: str
@@ -193,7 +229,7 @@ class Description(Outcome):
 
 
 class Page(Outcome):
-    """A stretch of a stream: its messages or parts of them, and where it lies."""
+    """A range of a stream: its messages or parts of them, and its offsets."""
 
     incarnation: str
     content_type: str
@@ -206,7 +242,7 @@ class Page(Outcome):
 
 
 class RecordPage(Page):
-    """A stretch of a JSON stream asked for by ordinals: that of its first message, and the stream's."""
+    """A range of a JSON stream, read by record: its own first record, and those of the stream."""
 
     record: int
     first_record: int
@@ -214,7 +250,7 @@ class RecordPage(Page):
 
 
 class Listed(Outcome):
-    """A stream in the list of its bucket."""
+    """A stream in the listing of its bucket."""
 
     name: str
     closed: bool
@@ -225,14 +261,14 @@ class Listed(Outcome):
 
 
 class Listing(Outcome):
-    """A page of such a list, and whether there are more."""
+    """A page of a listing, and whether more pages follow."""
 
     streams: list[Listed]
     has_more: bool
 
 
 class BucketDescription(Outcome):
-    """What is known of a bucket."""
+    """Everything about a bucket except its streams."""
 
     name: str
     stream_count: int
@@ -265,7 +301,7 @@ class FeedEntry(Outcome):
 
 
 class FeedPage(Outcome):
-    """A stretch of a bucket's journal: whole log entries, and where it goes on."""
+    """A range of a bucket's journal: whole log entries, and the position to continue from."""
 
     entries: list[FeedEntry]
     next_position: int

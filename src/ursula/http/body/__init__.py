@@ -1,1 +1,1 @@
-"""Request bodies: read within limits, received into a file, or moved to the store before they are logged."""
+"""Request bodies: read within limits, received into a file, or stored as blobs before they are logged."""

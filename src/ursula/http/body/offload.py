@@ -1,8 +1,7 @@
-"""Large bodies: stored before they are logged, so that neither log nor memory has to hold them.
+"""Large bodies: stored as blobs before they are logged, so that neither log nor memory has to hold them.
 
-The command that is logged names the blob. A command that would be refused is not stored at all, and a blob
-that nothing refers to in the end is removed; if the outcome is unknown, the blob stays for the garbage
-collector.
+The logged command names the blob. If the command would be refused, nothing is stored; if it is refused after
+all, the blob is removed; if the outcome is unknown, the blob stays for the garbage collector.
 """
 
 from msgspec.structs import replace
@@ -16,8 +15,9 @@ from ...model.outcomes import AnyOutcome, Appended, Created, Refused
 from ..errors import Problem
 from ..exchange import Exchange
 
-_NOT_YET = "the body is not stored yet"
-"""Given as the reason why a body has no messages: such a command is never logged, and refused last of all."""
+_NOT_STORED_YET = "the body is not stored yet"
+"""Passed as the JSON problem of a command: such a command is never logged, and this is the last refusal that
+the model considers, so that a refusal with this message means that nothing else is wrong."""
 
 _NO_INCARNATION = "new"
 
@@ -30,16 +30,16 @@ def is_large(command: Append | Create, size: int, json_problem: str | None) -> b
 async def propose(
     exchange: Exchange, command: Append | Create, size: int, json_problem: str | None
 ) -> AnyOutcome | Failure:
-    """Have an append or a creation with a body of this size decided: see `Group.propose`."""
+    """Propose an append or a creation with a body of this size: see `Group.propose`."""
     if not is_large(command, size, json_problem):
         return await exchange.group.ask(command, size, json_problem)
-    outcome = await exchange.group.ask(command, 0, _NOT_YET)
-    if isinstance(outcome, Refused) and outcome.message is _NOT_YET:
-        return await _store_first(exchange, command)
+    outcome = await exchange.group.ask(command, 0, _NOT_STORED_YET)
+    if isinstance(outcome, Refused) and outcome.message is _NOT_STORED_YET:
+        return await _store_then_propose(exchange, command)
     return outcome
 
 
-async def _store_first(exchange: Exchange, command: Append | Create) -> AnyOutcome | Failure:
+async def _store_then_propose(exchange: Exchange, command: Append | Create) -> AnyOutcome | Failure:
     node, group = exchange.services.node, exchange.group
     found = group.describe(command.bucket, command.stream)
     incarnation = _NO_INCARNATION if isinstance(found, Refused) else found.incarnation
@@ -56,7 +56,7 @@ async def _store_first(exchange: Exchange, command: Append | Create) -> AnyOutco
 
 
 def _is_stored(outcome: AnyOutcome | Failure) -> bool:
-    """Whether something shows the body now."""
+    """Whether the body is now part of a stream."""
     return (isinstance(outcome, Appended) and not outcome.duplicate) or (
         isinstance(outcome, Created) and outcome.new
     )

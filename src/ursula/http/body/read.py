@@ -1,7 +1,7 @@
 """Reading request bodies: whole or not at all, within size, time and memory.
 
-A body that is cut off is never stored; one that comes too slowly is given up; all bodies that are being
-read or wait for their answer share one allowance, of which each takes what has arrived of it.
+A body that is cut off is never stored; one that arrives too slowly is given up. All bodies that are being
+read or wait for their answer share one allowance; each takes as much of it as has arrived.
 """
 
 import asyncio
@@ -9,21 +9,21 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import NamedTuple
 
-from ..errors import Problem
+from ..errors import AnyErrorCode, Problem
 from ..exchange import Exchange
 from ..wire.request import BodyCutOff, Request
 
 
 class BodyLimit(NamedTuple):
-    """How many bytes a kind of body may have, and what it is to have more."""
+    """How many bytes a kind of body may have, and the error code of a larger one."""
 
     bytes_max: int
-    code: str = "body_too_large"
+    code: AnyErrorCode = "body_too_large"
 
     def check(self, size: int | None) -> None:
-        """Refuse a larger one; None is a size that is not known yet."""
+        """Reject a larger body; None is a size that is not known yet."""
         if size is not None and size > self.bytes_max:
-            message = f"a body may have {self.bytes_max} bytes here"
+            message = f"a body may have at most {self.bytes_max} bytes here"
             raise Problem(self.code, message, limit=self.bytes_max)
 
 
@@ -40,31 +40,31 @@ class Bodies:
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether a body like the last one that was turned away would be turned away now."""
+        """Whether a body as large as the last rejected one would be rejected now."""
         return self._rejected_bytes > 0 and not self._has_room(self._rejected_bytes)
 
     def has_room(self, count: int) -> bool:
-        """Whether a body of so many bytes, all of which have arrived, can be taken."""
+        """Whether a body of this many bytes, all of which have arrived, can be accepted."""
         return 0 < count <= self.limit.bytes_max and self._has_room(count)
 
     def _has_room(self, count: int) -> bool:
         return self.held_bytes + count <= self.held_bytes_max
 
-    def read_then(self, exchange: Exchange, then: Callable[[bytes], None]) -> None:
-        """Call `then` with the whole body: at once, if it has arrived."""
+    def when_read(self, exchange: Exchange, on_body_read: Callable[[bytes], None]) -> None:
+        """Call back with the whole body: at once, if it has arrived."""
         if not exchange.request.is_complete:
-            exchange.spawn(self._read_then(exchange, then))
+            exchange.spawn(self._read_and_call(exchange, on_body_read))
         else:
-            then(self._arrived(exchange, self.limit))
+            on_body_read(self._take_arrived(exchange, self.limit))
 
-    async def _read_then(self, exchange: Exchange, then: Callable[[bytes], None]) -> None:
-        then(await self.read(exchange))
+    async def _read_and_call(self, exchange: Exchange, on_body_read: Callable[[bytes], None]) -> None:
+        on_body_read(await self.read(exchange))
 
     async def read(self, exchange: Exchange, limit: BodyLimit | None = None) -> bytes:
-        """The whole body."""
+        """Read the whole body."""
         limit = limit or self.limit
         if exchange.request.is_complete:
-            return self._arrived(exchange, limit)
+            return self._take_arrived(exchange, limit)
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(self.timeout_seconds), aclosing(self.parts(exchange, limit)) as body:
@@ -75,7 +75,7 @@ class Bodies:
             raise timed_out(self.timeout_seconds) from None
         return b"".join(parts)
 
-    def _arrived(self, exchange: Exchange, limit: BodyLimit) -> bytes:
+    def _take_arrived(self, exchange: Exchange, limit: BodyLimit) -> bytes:
         check_encoding(exchange.request)
         body = exchange.request.whole_body or b""
         limit.check(len(body))
@@ -85,7 +85,7 @@ class Bodies:
     async def parts(
         self, exchange: Exchange, limit: BodyLimit, patience_seconds: float | None = None
     ) -> AsyncGenerator[bytes]:
-        """The body bit by bit; a Problem if it is cut off, too large, or makes no progress for so long."""
+        """The body piece by piece. Raises a Problem if it is cut off, too large, or stalls for too long."""
         request = exchange.request
         check_encoding(request)
         limit.check(request.body_length)
@@ -112,22 +112,22 @@ class Bodies:
         if not self._has_room(count):
             self.rejected_count += 1
             size = exchange.request.body_length or count
-            if size <= self.held_bytes_max:  # a larger one is turned away at all times
+            if size <= self.held_bytes_max:  # a larger one is always rejected
                 self._rejected_bytes = size
-            raise Problem("write_backpressure", "too many bytes are being written at this moment")
+            raise Problem("write_backpressure", "too many bytes are being written at the moment")
         self.held_bytes += count
         exchange.held_bytes += count
 
     def release(self, count: int) -> None:
-        """Give bytes of a request back that has been answered."""
+        """Give the bytes of an answered request back to the allowance."""
         self.held_bytes -= count
 
 
 def check_encoding(request: Request) -> None:
-    """Refuse a body that is encoded: its bytes are not the ones that the client means."""
+    """Reject an encoded body: its bytes are not the ones that the client wants to store."""
     content = request.headers.first("content-encoding")
     if content is not None and content.lower() not in ("", "identity"):
-        message = f"Content-Encoding {content!r} is not supported: send the body as it is"
+        message = f"Content-Encoding {content!r} is not supported: send the body unencoded"
         raise Problem("content_encoding_unsupported", message)
     transfer = request.headers.get("transfer-encoding")
     if transfer is not None and ",".join(transfer).strip().lower() != "chunked":
@@ -136,10 +136,10 @@ def check_encoding(request: Request) -> None:
 
 
 def incomplete() -> Problem:
-    """The client did not send all that it announced."""
+    """The problem of a body that the client did not send to its end."""
     return Problem("body_incomplete", "the body was cut off; nothing was stored")
 
 
 def timed_out(seconds: float) -> Problem:
-    """The body did not come in time."""
+    """The problem of a body that did not arrive in time."""
     return Problem("body_timeout", f"the body did not arrive within {seconds:g} s; nothing was stored")

@@ -1,4 +1,4 @@
-"""Bodies of any size that go to a file as they arrive: snapshots, and rows of bulk writes."""
+"""Bodies of any size that are written to a file as they arrive: snapshots, and rows of bulk writes."""
 
 import asyncio
 
@@ -7,11 +7,11 @@ from ..exchange import Exchange
 from .read import BodyLimit
 
 WRITE_BYTES = 1024 * 1024
-"""So much of a body is gathered before it goes to the file."""
+"""How much of a body is gathered before it is written to the file."""
 
 
 async def receive(exchange: Exchange, limit: BodyLimit) -> BlobWriter:
-    """The body as a file that has no name yet."""
+    """Receive the body into a file that has no name yet."""
     services = exchange.services
     writer = await asyncio.to_thread(services.node.blobs.create)
     try:

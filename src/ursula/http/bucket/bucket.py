@@ -1,4 +1,4 @@
-"""Buckets: created, described, listed, deleted; with an offset, GET is the feed."""
+"""Buckets: create, describe, list, delete. With an offset, GET reads the feed."""
 
 from ...model.commands import CreateBucket, DeleteBucket
 from ...model.limits import LIST_PAGE_MAX
@@ -23,12 +23,12 @@ async def delete_bucket(exchange: Exchange) -> None:
 
 
 async def get_bucket(exchange: Exchange) -> None:
-    """GET on a bucket: what it is; with an offset, what happened in it."""
+    """GET on a bucket: its description; with an offset, its feed."""
     query = exchange.request.query_string
     if query and {"offset", "live"} & parse_query(query).keys():
         await get_feed(exchange)
         return
-    await exchange.become_current()
+    await exchange.wait_until_current()
     found = exchange.expect(BucketDescription, exchange.group.describe_bucket(exchange.target.bucket))
     exchange.reply_json(200, {"bucket_id": found.name, "streams": found.stream_count})
 
@@ -36,7 +36,7 @@ async def get_bucket(exchange: Exchange) -> None:
 async def list_streams(exchange: Exchange) -> None:
     """GET on the streams of a bucket: a page of them, sorted by id."""
     bucket = exchange.target.bucket
-    await exchange.become_current()
+    await exchange.wait_until_current()
     given = parse_query(exchange.request.query_string)
     prefix = given.get("prefix", "")
     limit = parse_count(given, "limit", LIST_PAGE_MAX, 1, LIST_PAGE_MAX)

@@ -1,4 +1,4 @@
-"""The rows of a feed as JSON lines. An entry that several follow is encoded once for all of them."""
+"""The rows of a feed as JSON lines. A recent entry is encoded once for all of its followers."""
 
 import base64
 from collections import OrderedDict
@@ -8,7 +8,7 @@ import msgspec
 
 from ...model.outcomes import FeedEntry, FeedPage, FeedRow
 from ...model.text.media_type import JSON, is_text
-from ..syntax.tokens import format_time
+from ...times import format_time
 
 RECENT_ENTRIES = 16
 NAMES_MAX = 10_000
@@ -18,14 +18,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Names(NamedTuple):
-    """What all rows of a stream have in common, encoded once."""
+    """The fields that all rows of a stream have in common, encoded once."""
 
     encoded: bytes
     media_type: str
 
 
 class FeedLines:
-    """Encodes entries, and remembers the last ones for those who follow."""
+    """Encodes entries, and keeps the lines of the most recent ones.
+
+    Followers at different positions, by long-poll or as events, read pages that begin and end differently but
+    share their entries. So this memo is by entry, and below the one that `PageEvents` has of whole pages.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, _Names] = {}
@@ -36,11 +40,11 @@ class FeedLines:
         return _joined([self._lines(entry) for entry in page.entries])
 
     def recent_page(self, bucket: str, page: FeedPage) -> bytes:
-        """The same for a page that has just happened."""
+        """The same for a page of recent entries."""
         return _joined([self.recent(bucket, entry) for entry in page.entries])
 
     def recent(self, bucket: str, entry: FeedEntry) -> list[bytes]:
-        """The lines of an entry that has just happened: others will ask for it too."""
+        """The lines of a recent entry, which other followers will need too."""
         key = (bucket, entry.position)
         lines = self._recent.get(key)
         if lines is None:
@@ -50,11 +54,14 @@ class FeedLines:
         return lines
 
     def _lines(self, entry: FeedEntry) -> list[bytes]:
-        head = b'{"position":"%020d","at":"%b","index":' % (entry.position, format_at(entry.at).encode())
+        head = b'{"position":"%020d","at":"%b","index":' % (
+            entry.position,
+            format_time(entry.at, "microseconds").encode(),
+        )
         return [self._line(head, row) for row in entry.rows]
 
     def _line(self, head: bytes, row: FeedRow) -> bytes:
-        names = self._names.get(row.incarnation) or self._name(row)
+        names = self._names.get(row.incarnation) or self._add_names(row)
         line = b'%b%d,"kind":"%b","offset":"%020d","next_offset":"%020d"%b' % (
             head,
             row.index,
@@ -74,7 +81,7 @@ class FeedLines:
             return line + b"}"
         return line + _value(row.payload, names.media_type)
 
-    def _name(self, row: FeedRow) -> _Names:
+    def _add_names(self, row: FeedRow) -> _Names:
         fields = {"stream": row.stream, "incarnation": row.incarnation, "content_type": row.content_type}
         if len(self._names) >= NAMES_MAX:
             self._names.clear()
@@ -89,7 +96,7 @@ def _joined(entries: list[list[bytes]]) -> bytes:
 
 
 def _value(payload: bytes, media_type: str) -> bytes:
-    """The message, and the end of the line."""
+    """The field with the message, and the end of the line."""
     if media_type == JSON:
         return b',"value":%b}' % payload.translate(_WITHOUT_LINE_ENDS)
     if is_text(media_type):
@@ -98,9 +105,3 @@ def _value(payload: bytes, media_type: str) -> bytes:
         except UnicodeDecodeError:
             pass
     return b',"value_base64":"%b"}' % base64.b64encode(payload)
-
-
-def format_at(microseconds: int) -> str:
-    """A time as text in UTC, always with microseconds."""
-    text = format_time(microseconds)
-    return text if "." in text else f"{text[:-1]}.000000Z"

@@ -1,1 +1,1 @@
-"""The routes below /cluster: for operators, and for jobs that read or write the store themselves."""
+"""The routes below /cluster: for operators, and for jobs that read or write the store directly."""

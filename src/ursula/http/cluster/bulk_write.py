@@ -1,4 +1,4 @@
-"""Bulk writes: POST /cluster/staging takes rows, POST /cluster/ingest appends those of many objects."""
+"""Bulk writes: POST /cluster/staging stores rows, POST /cluster/ingest appends those of many objects."""
 
 import asyncio
 from typing import Any, Literal
@@ -12,27 +12,27 @@ from ...model.commands import IngestBegin
 from ...model.outcomes import Ingest, Refused, RefusedRow
 from ..body.read import BodyLimit
 from ..body.to_file import receive
-from ..errors import Problem
+from ..errors import AnyErrorCode, Problem
 from ..exchange import Exchange
 from ..syntax.names import FLAT_PREFIX, Target, parse_stream_path
 from ..syntax.query import parse_query
 
 PATIENCE_SECONDS = 20.0
-"""So long a request waits for the end of a bulk write; then it is told to ask again."""
+"""How long a request waits for the end of a bulk write, before it answers 202 and the client asks again."""
 
 APP_CHARACTERS_MAX = 256
 OBJECTS_MAX = 100_000
 
 _LIMIT = BodyLimit(STAGED_BYTES_MAX)
 _REQUEST_LIMIT = BodyLimit(16 * 1024 * 1024)
-_SHAPE = (
-    'the body is {"bucket", "app", "version", "objects": [...], and perhaps "create_streams", '
+_BODY_HELP = (
+    'the body must be {"bucket", "app", "version", "objects": [...], and optionally "create_streams", '
     '"content_type", "on_refused": "fail" or "drop"}'
 )
 
 
 class IngestRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A bulk write: which rows, in whose name, and what to do with those that a stream refuses."""
+    """A bulk write: which rows, of which app and version, and what to do with rows that a stream refuses."""
 
     bucket: str
     app: str
@@ -44,10 +44,10 @@ class IngestRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def stage(exchange: Exchange) -> None:
-    """Store rows of a bulk write; nobody sees them yet."""
+    """Store rows of a bulk write. They are not visible yet."""
     bucket = parse_query(exchange.request.query_string).get("bucket")
     if not bucket:
-        raise Problem("invalid_parameter", "the parameter bucket is missing: for which bucket are the rows?")
+        raise Problem("invalid_parameter", "the parameter bucket is missing: which bucket are the rows for?")
     node = exchange.services.node
     if isinstance(node.group_of(bucket).describe_bucket(bucket), Refused):
         raise Problem("bucket_not_found", f"there is no bucket {bucket!r}")
@@ -66,24 +66,24 @@ async def stage(exchange: Exchange) -> None:
 
 
 async def ingest(exchange: Exchange) -> None:
-    """Append the rows of staged objects, each exactly once, however often this is asked."""
-    wanted = await exchange.read_json(IngestRequest, _SHAPE, _REQUEST_LIMIT)
-    if not wanted.app or len(wanted.app) > APP_CHARACTERS_MAX:
-        raise Problem("invalid_parameter", f"app has 1 to {APP_CHARACTERS_MAX} characters")
-    if not 0 <= wanted.version < 2**63:
-        raise Problem("invalid_parameter", "version is a whole number from 0 to 2^63 - 1")
-    if len(wanted.objects) > OBJECTS_MAX:
-        raise Problem("invalid_parameter", f"there may be {OBJECTS_MAX} objects")
-    exchange.target = Target(wanted.bucket, "", False)
+    """Append the rows of staged objects, each exactly once, however often the request is sent."""
+    request = await exchange.read_json(IngestRequest, _BODY_HELP, _REQUEST_LIMIT)
+    if not request.app or len(request.app) > APP_CHARACTERS_MAX:
+        raise Problem("invalid_parameter", f"app must have 1 to {APP_CHARACTERS_MAX} characters")
+    if not 0 <= request.version < 2**63:
+        raise Problem("invalid_parameter", "version must be a whole number from 0 to 2^63 - 1")
+    if len(request.objects) > OBJECTS_MAX:
+        raise Problem("invalid_parameter", f"there may be at most {OBJECTS_MAX} objects")
+    exchange.target = Target(request.bucket, "", False)
     command = IngestBegin(
-        bucket=wanted.bucket,
-        app=wanted.app,
-        version=wanted.version,
-        objects=tuple(wanted.objects),
-        create_streams=wanted.create_streams,
-        content_type=wanted.content_type,
-        drop_refused=wanted.on_refused == "drop",
-        made_at=_made_at(exchange, wanted),
+        bucket=request.bucket,
+        app=request.app,
+        version=request.version,
+        objects=tuple(request.objects),
+        create_streams=request.create_streams,
+        content_type=request.content_type,
+        drop_refused=request.on_refused == "drop",
+        made_at=_made_at(exchange, request),
     )
     try:
         outcome = await exchange.services.node.ingest(command, PATIENCE_SECONDS)
@@ -99,18 +99,18 @@ async def ingest(exchange: Exchange) -> None:
     if done.failed:
         row = done.refused[0]
         message = f"row {row.row} of {done.objects[row.object]} was refused: {row.message}"
-        raise Problem("ingest_refused", message, None, **_report(done), **_told(done, row))
-    is_done = done.ended and done.version == wanted.version
+        raise Problem("ingest_refused", message, None, **_report(done), **_refused_row(done, row))
+    is_done = done.ended and done.version == request.version
     exchange.reply_json(200 if is_done else 202, _report(done))
 
 
-def _made_at(exchange: Exchange, wanted: IngestRequest) -> int:
-    """When the oldest of the objects got its name."""
+def _made_at(exchange: Exchange, request: IngestRequest) -> int:
+    """When the oldest of the objects was staged."""
     times = []
-    for key in wanted.objects:
-        at = staged_at(key, wanted.bucket)
+    for key in request.objects:
+        at = staged_at(key, request.bucket)
         if at is None:
-            message = f"{key!r} is not the name of an object that was staged for the bucket {wanted.bucket!r}"
+            message = f"{key!r} is not an object that was staged for the bucket {request.bucket!r}"
             raise Problem("invalid_parameter", message)
         times.append(at)
     return min(times, default=exchange.services.node.now())
@@ -120,11 +120,11 @@ def _report(outcome: Ingest) -> dict[str, Any]:
     return {
         "appended": outcome.appended,
         "refused_count": outcome.refused_count,
-        "refused": [_told(outcome, row) for row in outcome.refused],
+        "refused": [_refused_row(outcome, row) for row in outcome.refused],
     }
 
 
-def _told(outcome: Ingest, row: RefusedRow) -> dict[str, Any]:
+def _refused_row(outcome: Ingest, row: RefusedRow) -> dict[str, Any]:
     return {
         "object": outcome.objects[row.object],
         "row": row.row,
@@ -134,12 +134,12 @@ def _told(outcome: Ingest, row: RefusedRow) -> dict[str, Any]:
     }
 
 
-def check_row(append_bytes: int, bucket: str, stream: str, size: int) -> tuple[str, str] | None:
-    """Why a row cannot be an append of a stream with this name, whatever there is of it."""
+def check_row(append_bytes: int, bucket: str, stream: str, size: int) -> tuple[AnyErrorCode, str] | None:
+    """Why a row cannot be appended to a stream of this name, whether or not the stream exists."""
     try:
         parse_stream_path(f"{FLAT_PREFIX}{bucket}/{stream}")
     except Problem as problem:
         return problem.code, problem.message
     if size > append_bytes:
-        return "body_too_large", f"an append may have {append_bytes} bytes, this one has {size}"
+        return "body_too_large", f"an append may have at most {append_bytes} bytes, this one has {size}"
     return None

@@ -1,4 +1,4 @@
-"""What an operator may have moved out of memory and the log: a flush, a new base, a shorter log."""
+"""What an operator may ask for to relieve memory and the log: a flush, a new base, a purge."""
 
 from ...cold.objects.store import StoreFailed
 from ...engine.failures import Superseded
@@ -8,11 +8,11 @@ from ..exchange import Exchange
 
 
 async def flush(exchange: Exchange) -> None:
-    """POST on the flush: everything that is there now is in the store when it is answered."""
+    """POST on the flush. When it is answered, everything written before it is in the store."""
     try:
         positions = await exchange.services.node.flush()
     except StoreFailed as error:
-        raise Problem("store_unavailable", f"not all is flushed: {error}") from error
+        raise Problem("store_unavailable", f"the flush is not complete: {error}") from error
     except Superseded as error:
         raise Problem("unavailable", str(error)) from None
     groups = [{"group": number, "position": position} for number, position in enumerate(positions)]
@@ -20,15 +20,15 @@ async def flush(exchange: Exchange) -> None:
 
 
 async def trigger_snapshot(exchange: Exchange) -> None:
-    """POST on the snapshot: a flush follows soon that writes the whole state, not only what changed."""
+    """POST on the snapshot: request a flush that writes the whole state, not only what changed."""
     exchange.services.node.request_base()
     exchange.reply_empty(202, [("cache-control", "no-store")])
 
 
 async def purge_log(exchange: Exchange) -> None:
-    """POST on the log: drop the entries that the newest manifest stands for."""
+    """POST on the log: drop the entries that the newest manifest covers."""
     try:
         firsts = await exchange.services.node.purge_log()
     except OSError as error:
-        raise Problem("unavailable", f"not all of the log could be removed: {error.strerror}") from error
+        raise Problem("unavailable", f"the log could not be purged completely: {error.strerror}") from error
     exchange.reply_json(200, {"purged_index": min(map(purged_to, firsts))})

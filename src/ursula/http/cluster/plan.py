@@ -1,4 +1,4 @@
-"""GET /cluster/plan: where the history of a bucket lies, for readers that fetch it themselves."""
+"""GET /cluster/plan: where the history of a bucket is, for readers that fetch it themselves."""
 
 from ...engine.reads.bucket_plan import Plan
 from ..bucket.feed import check_rewound
@@ -10,17 +10,17 @@ from ..syntax.tokens import parse_offset
 
 
 async def get_plan(exchange: Exchange) -> None:
-    """Which segments and which hot steps have what happened in a bucket after a position, up to now."""
+    """The segments and hot ranges with everything that happened in a bucket after a position, up to now."""
     given = parse_query(exchange.request.query_string)
     bucket = given.get("bucket")
     if not bucket:
-        raise Problem("invalid_parameter", "the parameter bucket is missing: whose history is it?")
+        raise Problem("invalid_parameter", "the parameter bucket is missing: which bucket is the plan for?")
     after = parse_offset(given["after"]) if "after" in given else None
     if after is not None and after < 0:
         raise Problem("invalid_parameter", "after must be a position; without it, the plan is for everything")
     exchange.target = Target(bucket, "", False)
     node, group = exchange.services.node, exchange.group
-    await exchange.become_current()
+    await exchange.wait_until_current()
     check_rewound(exchange, group, after)
     found = exchange.expect(Plan, group.plan(bucket, after))
     answer = {

@@ -1,4 +1,4 @@
-"""POST /cluster/replace-segments: what a job outside has merged takes the place of its parts."""
+"""POST /cluster/replace-segments: a segment that a job has merged replaces the ones it was made from."""
 
 import msgspec
 
@@ -10,11 +10,11 @@ from ..errors import Problem
 from ..exchange import Exchange
 
 _LIMIT = BodyLimit(4 * 1024 * 1024)
-_SHAPE = 'the body is {"group": number, "old": [paths of live neighbours], "new": [one path]}'
+_BODY_HELP = 'the body must be {"group": number, "old": [paths of live neighbours], "new": [one path]}'
 
 
 class ReplaceRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Which segments of a group become which."""
+    """Which segments of a group are replaced, and by which."""
 
     group: int
     old: list[str]
@@ -22,15 +22,15 @@ class ReplaceRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def replace(exchange: Exchange) -> None:
-    """Let a segment stand for others that it was made from."""
-    wanted = await exchange.read_json(ReplaceRequest, _SHAPE, _LIMIT)
+    """Replace segments by one that was made from them."""
+    request = await exchange.read_json(ReplaceRequest, _BODY_HELP, _LIMIT)
     node = exchange.services.node
-    if not 0 <= wanted.group < node.group_count:
-        raise Problem("invalid_parameter", f"there is no group {wanted.group}")
-    if not wanted.old or len(wanted.new) != 1:
-        raise Problem("invalid_parameter", _SHAPE)
+    if not 0 <= request.group < node.group_count:
+        raise Problem("invalid_parameter", f"there is no group {request.group}")
+    if not request.old or len(request.new) != 1:
+        raise Problem("invalid_parameter", _BODY_HELP)
     try:
-        outcome = await node.replace_segments(wanted.group, wanted.old, wanted.new[0])
+        outcome = await node.replace_segments(request.group, request.old, request.new[0])
     except SegmentsReplaced as error:
         raise Problem("segments_replaced", str(error)) from None
     except SegmentUnfit as error:

@@ -1,4 +1,4 @@
-"""What an operator may see and do: the routes below /cluster. One node is a cluster of one."""
+"""The status of the node, for operators. A single node is a cluster of one."""
 
 from typing import Any
 
@@ -16,10 +16,10 @@ _TERM = 1
 
 
 async def get_status(exchange: Exchange) -> None:
-    """GET on the status: who leads, who votes, how far the log is. Answers also while it is replayed."""
+    """GET on the status: leader, members and log positions. Served also while the log is replayed."""
     node = exchange.services.node
     groups = list(zip(node.statuses(), node.cold_statuses(), strict=True))
-    # With several groups the node is where the one furthest behind is.
+    # With several groups, the node reports the one that is furthest behind.
     group, cold = max(groups, key=lambda found: found[0].lag, default=(None, None))
     status = {
         **_status(exchange, group, cold, node.recovered),
@@ -53,7 +53,7 @@ def _status(
 
 
 async def get_hot_cold_stats(exchange: Exchange) -> None:
-    """GET on the statistics: where the bytes are, and whether more are taken."""
+    """GET on the statistics: where the bytes are, and whether writes are rejected."""
     node = exchange.services.node
     found = await node.report_hot_bytes()
     groups = node.cold_statuses()
@@ -122,18 +122,15 @@ async def list_buckets(exchange: Exchange) -> None:
 
 
 class TransferRequest(msgspec.Struct):
-    """What is asked of a leader: to let that node lead, or any other."""
+    """A request to the leader to hand over to this node, or to any other."""
 
     node_id: int | None = None
 
 
 async def transfer_leader(exchange: Exchange) -> None:
     """POST on the transfer of leadership."""
-    body = await exchange.read_body()
-    try:
-        wanted = msgspec.json.decode(body, type=TransferRequest) if body.strip() else TransferRequest()
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Problem("invalid_json", f'the body is {{"node_id": number}} or empty: {error}') from None
-    if wanted.node_id is not None and wanted.node_id != exchange.services.node_id:
-        raise Problem("invalid_parameter", f"no node has the id {wanted.node_id}")
-    raise Problem("not_available", "this node is the only one: there is no other that could lead")
+    body_help = 'the body must be {"node_id": number} or empty'
+    request = await exchange.read_json(TransferRequest, body_help, if_empty=TransferRequest())
+    if request.node_id is not None and request.node_id != exchange.services.node_id:
+        raise Problem("invalid_parameter", f"no node has the id {request.node_id}")
+    raise Problem("not_available", "this node is the only one: no other node could lead")

@@ -1,4 +1,4 @@
-"""POST /cluster/undelete: a stream that was deleted or has expired is back, as it was."""
+"""POST /cluster/undelete: bring back a stream that was deleted or has expired, as it was."""
 
 import re
 
@@ -12,9 +12,9 @@ from ..exchange import Exchange
 from ..syntax.names import Target
 
 _INCARNATION = re.compile(r"(?:([0-9]{1,20})-)?([0-9]{1,20}-[0-9]{1,20}-[0-9]{1,20})")
-_OF_NO_STREAM = ""
+_NO_SUCH_INCARNATION = ""
 _LIMIT = BodyLimit(64 * 1024)
-_SHAPE = 'the body is {"bucket": text, "stream": text, "incarnation": text, which may be left out}'
+_BODY_HELP = 'the body must be {"bucket": text, "stream": text, and optionally "incarnation": text}'
 
 
 class UndeleteRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -27,17 +27,17 @@ class UndeleteRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 async def undelete(exchange: Exchange) -> None:
     """Bring a stream back."""
-    wanted = await exchange.read_json(UndeleteRequest, _SHAPE, _LIMIT)
-    if not wanted.bucket:
-        raise Problem("invalid_bucket_id", "a bucket has a name")
-    if not wanted.stream:
-        raise Problem("invalid_stream_id", "a stream has a name")
-    exchange.target = Target(wanted.bucket, wanted.stream, False)
-    command = Undelete(wanted.bucket, wanted.stream, _incarnation(exchange, wanted.incarnation))
+    request = await exchange.read_json(UndeleteRequest, _BODY_HELP, _LIMIT)
+    if not request.bucket:
+        raise Problem("invalid_bucket_id", "the name of the bucket is empty")
+    if not request.stream:
+        raise Problem("invalid_stream_id", "the name of the stream is empty")
+    exchange.target = Target(request.bucket, request.stream, False)
+    command = Undelete(request.bucket, request.stream, _parse_incarnation(exchange, request.incarnation))
     done = exchange.expect(Undeleted, await exchange.group.ask(command))
     answer = {
-        "bucket_id": wanted.bucket,
-        "stream_id": wanted.stream,
+        "bucket_id": request.bucket,
+        "stream_id": request.stream,
         "incarnation": exchange.incarnation(done.incarnation),
         "tail_offset": done.tail,
         "closed": done.closed,
@@ -46,15 +46,17 @@ async def undelete(exchange: Exchange) -> None:
     exchange.reply_json(200, answer, headers)
 
 
-def _incarnation(exchange: Exchange, text: str | None) -> str | None:
-    """As headers have it, or as the feed does: where else is one found whose stream is gone?
+def _parse_incarnation(exchange: Exchange, text: str | None) -> str | None:
+    """An incarnation in the form of the headers or of the feed, where clients find those of deleted streams.
 
-    It names a stream and is no precondition, so one that was noted before a restore still counts.
+    It names a stream and is not a precondition, so one from before a restore is still valid.
     """
     if text is None:
         return None
     found = _INCARNATION.fullmatch(text)
     if found is None:
-        raise Problem("invalid_parameter", "incarnation is as Stream-Incarnation or the feed has it")
+        raise Problem(
+            "invalid_parameter", "incarnation must have the form of Stream-Incarnation, or that of the feed"
+        )
     is_later = found[1] is not None and int(found[1]) > exchange.services.generation
-    return _OF_NO_STREAM if is_later else found[2]
+    return _NO_SUCH_INCARNATION if is_later else found[2]

@@ -1,30 +1,34 @@
-"""The families `ursula_cold_*`: what is in the store, how it gets there, and what is kept of it here."""
+"""The families `ursula_cold_*`: what is in the store, how it gets there, and what is cached of it."""
 
 from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from ...engine.cold_status import ColdStatus, UpkeepStatus
+from ...engine.hot_bytes import HotTotals
 from ...engine.interface import NodeApi
-from .families import by_group, gauge, histogram_buckets
+from .metrics import by_group, gauge, histogram_buckets
 
 
-def cold_families(node: NodeApi, statuses: list[ColdStatus], parked_streams: int) -> Iterator[Metric]:
-    """Everything there is to tell of the store, as of now."""
+def cold_families(node: NodeApi, hot: HotTotals) -> Iterator[Metric]:
+    """All families of the store, as of now."""
+    statuses = node.cold_statuses()
     yield from _flushes(statuses)
     yield from _manifests(node, statuses)
     yield from _objects(statuses)
     yield gauge(
-        "ursula_cold_parked_streams", "Idle streams, which are kept as their rows alone.", parked_streams
+        "ursula_cold_parked_streams",
+        "Idle streams that are kept as their state rows alone.",
+        hot.parked_streams,
     )
     yield from _caches(node)
     yield from _upkeep(node.upkeep_status())
 
 
 def _flushes(statuses: list[ColdStatus]) -> Iterator[Metric]:
-    flushes = CounterMetricFamily("ursula_cold_flushes", "Flushes that were done.", labels=("group",))
+    flushes = CounterMetricFamily("ursula_cold_flushes", "Completed flushes.", labels=("group",))
     failures = CounterMetricFamily(
-        "ursula_cold_flush_failures", "Tries to flush, or to reach the store, that failed.", labels=("group",)
+        "ursula_cold_flush_failures", "Failed attempts to flush or to reach the store.", labels=("group",)
     )
     written = CounterMetricFamily(
         "ursula_cold_written_bytes", "Bytes that flushes wrote to the store.", labels=("group",)
@@ -45,8 +49,8 @@ def _flushes(statuses: list[ColdStatus]) -> Iterator[Metric]:
 
 def _manifests(node: NodeApi, statuses: list[ColdStatus]) -> Iterator[Metric]:
     position = by_group("ursula_cold_manifest_position", "Position of the newest manifest; 0 without one.")
-    age = by_group("ursula_cold_manifest_age_seconds", "How long ago its cut was made; 0 without one.")
-    backlog = by_group("ursula_cold_backlog_age_seconds", "How long something has waited to be flushed.")
+    age = by_group("ursula_cold_manifest_age_seconds", "Age of its cut; 0 without one.")
+    backlog = by_group("ursula_cold_backlog_age_seconds", "Age of the oldest data that is not yet flushed.")
     for group in statuses:
         labels = (str(group.number),)
         made_at = node.now() if group.manifest_at is None else group.manifest_at
@@ -56,7 +60,7 @@ def _manifests(node: NodeApi, statuses: list[ColdStatus]) -> Iterator[Metric]:
     yield from (position, age, backlog)
     yield gauge(
         "ursula_cold_flush_interval_seconds",
-        "How long something may wait to be flushed.",
+        "Time after which data is flushed.",
         node.flush_interval_seconds,
     )
 
@@ -66,10 +70,11 @@ def _objects(statuses: list[ColdStatus]) -> Iterator[Metric]:
     segment_bytes = by_group("ursula_cold_segment_bytes", "Bytes of the live segments.")
     payload_bytes = by_group("ursula_cold_payload_bytes", "Bytes of the messages in them.")
     recent_bytes = by_group(
-        "ursula_cold_recent_bytes", "Bytes that are in the store and, since they came lately, in memory."
+        "ursula_cold_recent_bytes",
+        "Bytes that are in the store and, because they are recent, also in memory.",
     )
     state_bytes = by_group("ursula_cold_state_bytes", "Bytes of the state objects of the newest manifest.")
-    ended = by_group("ursula_cold_ended_streams", "Streams that have ended and can be brought back.")
+    ended = by_group("ursula_cold_ended_streams", "Deleted or expired streams that can be undeleted.")
     for group in statuses:
         labels = (str(group.number),)
         segments.add_metric(labels, group.segment_count)
@@ -83,24 +88,28 @@ def _objects(statuses: list[ColdStatus]) -> Iterator[Metric]:
 
 def _upkeep(status: UpkeepStatus) -> Iterator[Metric]:
     yield CounterMetricFamily("ursula_cold_fetches", "Reads of a part of a segment.", status.fetch_count)
-    yield CounterMetricFamily("ursula_cold_fetched_bytes", "Bytes of these.", status.fetched_bytes)
+    yield CounterMetricFamily("ursula_cold_fetched_bytes", "Bytes of these reads.", status.fetched_bytes)
     yield CounterMetricFamily(
         "ursula_cold_merged_segments", "Segments that were replaced by larger ones.", status.merged_count
     )
-    yield CounterMetricFamily("ursula_cold_merged_bytes", "Bytes of these.", status.merged_bytes)
+    yield CounterMetricFamily("ursula_cold_merged_bytes", "Bytes of these segments.", status.merged_bytes)
     yield CounterMetricFamily(
-        "ursula_cold_collected_objects", "Objects that nothing needed any more.", status.collected_count
+        "ursula_cold_collected_objects", "Objects that garbage collection deleted.", status.collected_count
     )
-    yield CounterMetricFamily("ursula_cold_collected_bytes", "Bytes of these.", status.collected_bytes)
+    yield CounterMetricFamily(
+        "ursula_cold_collected_bytes", "Bytes of these objects.", status.collected_bytes
+    )
 
 
 def _caches(node: NodeApi) -> Iterator[Metric]:
     name, labels = "ursula_cold_cache_", ("cache",)
-    held = GaugeMetricFamily(f"{name}bytes", "Bytes that are kept of what was fetched.", labels=labels)
-    limit = GaugeMetricFamily(f"{name}limit_bytes", "How many of them there may be.", labels=labels)
-    hits = CounterMetricFamily(f"{name}hits", "Reads of what was kept.", labels=labels)
-    misses = CounterMetricFamily(f"{name}misses", "Reads of what had to be fetched.", labels=labels)
-    evictions = CounterMetricFamily(f"{name}evictions", "Items that made room for others.", labels=labels)
+    held = GaugeMetricFamily(f"{name}bytes", "Bytes of fetched data in the cache.", labels=labels)
+    limit = GaugeMetricFamily(f"{name}limit_bytes", "Capacity of the cache.", labels=labels)
+    hits = CounterMetricFamily(f"{name}hits", "Reads that the cache answered.", labels=labels)
+    misses = CounterMetricFamily(f"{name}misses", "Reads that had to fetch from the store.", labels=labels)
+    evictions = CounterMetricFamily(
+        f"{name}evictions", "Items that were evicted to make room for others.", labels=labels
+    )
     for kind, cache in node.cache_statuses().items():
         held.add_metric((kind,), cache.held_bytes)
         limit.add_metric((kind,), cache.bytes_max)

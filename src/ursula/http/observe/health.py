@@ -1,22 +1,22 @@
-"""Whether the process lives, and whether it is ready: answered also while the log is replayed."""
+"""Liveness and readiness, served also while the log is replayed."""
 
 from ..exchange import Exchange
 
 
 async def healthz(exchange: Exchange) -> None:
-    """The process lives."""
+    """The process is alive."""
     exchange.reply_json(200, {"status": "ok"})
 
 
 async def readyz_local(exchange: Exchange) -> None:
-    """This node has recovered and takes requests, writes included."""
+    """This node has recovered and serves requests, writes included."""
     _reply_readiness(exchange)
 
 
 async def readyz_cluster(exchange: Exchange) -> None:
-    """The cluster takes requests: this node does, it knows its members, and every group has a leader.
+    """The cluster serves requests: this node does, it knows its members, and every group has a leader.
 
-    A single node is its only member and leads, so that it is ready when it is ready by itself.
+    A single node is its only member and leads, so the cluster is ready when the node is.
     """
     _reply_readiness(exchange)
 
@@ -24,7 +24,7 @@ async def readyz_cluster(exchange: Exchange) -> None:
 def _reply_readiness(exchange: Exchange) -> None:
     node = exchange.services.node
     answer: dict[str, object] = {"ready": False}
-    if exchange.services.live.stopping:
+    if exchange.services.live.is_stopping:
         answer["reason"] = "the server is stopping"
     elif not node.recovered:
         answer |= {"reason": node.busy_with, "progress": round(node.progress, 4)}

@@ -1,13 +1,13 @@
-"""What an operator sees of a running server: GET /metrics, in the text format of Prometheus.
+"""The metrics of a node, as families of Prometheus. Those of the store are in `cold_metrics`.
 
-The numbers are kept by those who have them, as plain numbers; here they are put into families when
-someone asks. A family that could not be true is left out: a log in memory has no syncs.
+Every component keeps its own counters as plain numbers; they become families when a scrape asks for them.
+A family that would mean nothing is omitted: a log in memory has no syncs.
 """
 
-import asyncio
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import (
@@ -17,17 +17,13 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.utils import floatToGoString
 
 from ...engine.cold_status import ColdStatus
 from ...engine.hot_bytes import HotTotals
 from ...engine.status import GroupStatus
-from ..exchange import Exchange
+from ...histogram import Histogram
 from ..wire.server import WireServer
-from .cold_metrics import cold_families
-from .families import by_group, gauge, histogram_buckets
 from .request_stats import LIVE, RequestStats
 
 if TYPE_CHECKING:
@@ -35,67 +31,53 @@ if TYPE_CHECKING:
 
 LIVE_KINDS = ("long_poll", "sse")
 
-_HEADERS = [("content-type", CONTENT_TYPE_LATEST), ("cache-control", "no-store")]
+
+def gauge(name: str, documentation: str, value: float) -> Metric:
+    """A gauge of the whole node."""
+    return GaugeMetricFamily(name, documentation, value)
 
 
-async def get_metrics(exchange: Exchange) -> None:
-    """GET on the metrics."""
-    services = exchange.services
-    held = await services.node.hot_totals()
-    body = await asyncio.to_thread(render, list(families(services, held)))
-    exchange.reply(200, _HEADERS, body)
+def by_group(name: str, documentation: str) -> GaugeMetricFamily:
+    """A gauge that every group has."""
+    return GaugeMetricFamily(name, documentation, labels=("group",))
 
 
-class Collected(Collector):
-    """Families that were put together already."""
-
-    def __init__(self, metrics: Iterable[Metric]) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterable[Metric]:
-        """All of them."""
-        return self._metrics
+def histogram_buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """The counts as Prometheus needs them: for each bound, of all values up to it."""
+    bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
+    return list(zip(bounds, accumulate(histogram.counts), strict=True))
 
 
-def render(metrics: Iterable[Metric]) -> bytes:
-    """The families and those of the process as text. Counting open files takes long: not for the loop."""
-    registry = CollectorRegistry()
-    registry.register(Collected(metrics))
-    ProcessCollector(registry=registry)
-    return generate_latest(registry)
-
-
-def families(services: "Services", held: HotTotals) -> Iterator[Metric]:
-    """Everything there is to tell, as of now."""
+def node_families(services: "Services", hot: HotTotals) -> Iterator[Metric]:
+    """All families of the node except those of the store, as of now."""
     yield InfoMetricFamily(
         "ursula_build",
-        "Which version this is.",
+        "The version of the server.",
         {"version": version("ursula"), "python": platform.python_version()},
     )
     yield from _requests(services.stats)
     yield from _connections(services.wire)
     yield from _live(services)
-    statuses, cold = services.node.statuses(), services.node.cold_statuses()
-    yield from _backpressure(services, cold)
+    statuses = services.node.statuses()
+    yield from _backpressure(services, services.node.cold_statuses())
     yield from _recovery(services)
     yield from _appends(statuses)
     yield from _logs(statuses)
     yield gauge("ursula_buckets", "Buckets.", sum(group.bucket_count for group in statuses))
     yield gauge(
         "ursula_streams",
-        "Streams, those included that are deleted but still needed by forks.",
+        "Streams, including deleted ones that forks still need.",
         sum(group.stream_count for group in statuses),
     )
-    yield gauge("ursula_hot_bytes", "Bytes of messages and events that are held in memory.", held.hot_bytes)
-    yield from cold_families(services.node, cold, held.parked_streams)
+    yield gauge("ursula_hot_bytes", "Bytes of messages and events that are held in memory.", hot.hot_bytes)
 
 
 def _requests(stats: RequestStats) -> Iterator[Metric]:
     labels = ("route", "method", "status")
-    counts = CounterMetricFamily("ursula_http_requests", "Requests that were answered.", labels=labels)
+    counts = CounterMetricFamily("ursula_http_requests", "Answered requests.", labels=labels)
     latencies = HistogramMetricFamily(
         "ursula_http_request_duration_seconds",
-        "Time from a request's head to its answer; not for live reads, which wait on purpose.",
+        "Time from the head of a request to its answer; live reads are left out, since they wait on purpose.",
         labels=labels,
     )
     for (route, method, status), latency in sorted(stats.latencies.items()):
@@ -108,13 +90,13 @@ def _requests(stats: RequestStats) -> Iterator[Metric]:
 
 
 def _connections(wire: WireServer) -> Iterator[Metric]:
-    yield gauge("ursula_http_connections", "Connections that are open.", wire.connection_count)
+    yield gauge("ursula_http_connections", "Open connections.", wire.connection_count)
     yield gauge(
         "ursula_http_unread_bytes", "Bytes of answers that clients have not read yet.", wire.unread_bytes
     )
     yield CounterMetricFamily(
         "ursula_http_slow_clients_ended",
-        "Connections that were cut off, since their clients left too much unread.",
+        "Connections that were closed because their clients left too much unread.",
         wire.clients_ended,
     )
 
@@ -129,7 +111,7 @@ def _live(services: "Services") -> Iterator[Metric]:
     yield connections
     yield gauge(
         "ursula_live_watchers",
-        "Who is called when something changes; all SSE connections of a stream are one.",
+        "Callbacks for changes; all SSE connections of a stream share one.",
         sum(group.watcher_count for group in services.node.statuses()),
     )
     yield CounterMetricFamily(
@@ -138,15 +120,15 @@ def _live(services: "Services") -> Iterator[Metric]:
 
 
 def _backpressure(services: "Services", groups: list[ColdStatus]) -> Iterator[Metric]:
-    """The two limits that turn writes away: of bodies on their way, and of what is not yet in the store."""
+    """The two limits that reject writes: on bodies in flight, and on bytes that are not yet in the store."""
     name, labels = "ursula_write_backpressure_", ("limit",)
     active = GaugeMetricFamily(
-        f"{name}active", "1 while writes are turned away for want of room.", labels=labels
+        f"{name}active", "1 while writes are rejected because the limit is reached.", labels=labels
     )
     used = GaugeMetricFamily(f"{name}bytes", "Bytes that count against the limit.", labels=labels)
-    limit = GaugeMetricFamily(f"{name}limit_bytes", "How many of them there may be.", labels=labels)
+    limit = GaugeMetricFamily(f"{name}limit_bytes", "Bytes that the limit allows.", labels=labels)
     rejections = CounterMetricFamily(
-        f"{name}rejections", "Requests that were turned away with 503 write_backpressure.", labels=labels
+        f"{name}rejections", "Requests that were rejected with 503 write_backpressure.", labels=labels
     )
     bodies, hot = services.bodies, ("max_hot_bytes",)
     active.add_metric(hot, any(group.is_full for group in groups))
@@ -166,11 +148,13 @@ def _recovery(services: "Services") -> Iterator[Metric]:
     yield gauge("ursula_rehydrate_complete", "1 once the log has been replayed.", node.recovered)
     yield gauge(
         "ursula_rehydrate_progress_ratio",
-        "How much of the log has been replayed, from 0 to 1.",
+        "Replayed fraction of the log, from 0 to 1.",
         node.progress,
     )
     yield gauge(
-        "ursula_rehydrate_seconds", "How long the replay took, or has taken so far.", node.recovery_seconds
+        "ursula_rehydrate_seconds",
+        "Duration of the replay, up to now if it has not ended.",
+        node.recovery_seconds,
     )
 
 
@@ -179,7 +163,7 @@ def _appends(statuses: list[GroupStatus]) -> Iterator[Metric]:
         "ursula_append_messages", "Messages that became durable.", labels=("group",)
     )
     body_bytes = CounterMetricFamily(
-        "ursula_append_bytes", "Bytes of the bodies they came in.", labels=("group",)
+        "ursula_append_bytes", "Bytes of the request bodies with these messages.", labels=("group",)
     )
     commands = HistogramMetricFamily(
         "ursula_append_batch_commands", "Commands in a log entry.", labels=("group",)
@@ -200,14 +184,14 @@ def _logs(statuses: list[GroupStatus]) -> Iterator[Metric]:
     tail = by_group("ursula_log_tail_position", "Position of the last durable entry.")
     applied = by_group("ursula_log_applied_position", "Position of the last applied entry.")
     pending = by_group("ursula_log_pending_commands", "Commands that are not yet durable and applied.")
-    size = by_group("ursula_log_size_bytes", "Bytes of all entries that are kept.")
+    size = by_group("ursula_log_size_bytes", "Bytes of all entries in the log.")
     ahead = by_group(
         "ursula_log_clock_ahead_seconds", "How far the time of the log is ahead of the machine's clock."
     )
-    segments = by_group("ursula_log_segments", "Segment files.")
+    segments = by_group("ursula_log_segments", "Segment files of the log.")
     failures = CounterMetricFamily(
         "ursula_log_failures",
-        "Entries that the log did not take: certainly (unavailable), or perhaps (unknown).",
+        "Entries that were not written (unavailable), or that may not have been (unknown).",
         labels=("group", "kind"),
     )
     syncs = HistogramMetricFamily(

@@ -1,1 +1,1 @@
-"""Streams: written, read, followed, and what belongs to one."""
+"""Streams: write, read and follow them, and their attributes and snapshots."""

@@ -17,7 +17,7 @@ from .read import RECORD_EXTENSION
 
 
 class Conditions(NamedTuple):
-    """What a writer may say beside the body of an append."""
+    """What the headers of an append may ask for in addition to its body."""
 
     close: bool = False
     producer: Producer | None = None
@@ -31,12 +31,12 @@ UNCONDITIONAL = Conditions()
 
 
 def append(exchange: Exchange) -> None:
-    """Check the headers, and go on with the body."""
+    """Check the headers, read the body, and append it."""
     AppendRequest(exchange).begin()
 
 
 class AppendRequest:
-    """One append. It answers by callbacks: a task for each would cost more than the append."""
+    """One append. It continues in callbacks: a task for each would cost more than the append."""
 
     __slots__ = ("_conditions", "_exchange", "_has_body", "_media_type")
 
@@ -46,14 +46,16 @@ class AppendRequest:
         headers = exchange.headers
         content_type = headers.get("content-type")
         self._media_type = media_type_of(content_type) if content_type else None
-        # Most appends have no header of ours but their content type.
-        self._conditions = _parse(exchange) if len(headers) > 1 or not content_type else UNCONDITIONAL
+        # Most appends have only a content type among the headers that the server interprets.
+        self._conditions = (
+            _parse_conditions(exchange) if len(headers) > 1 or not content_type else UNCONDITIONAL
+        )
 
     def begin(self) -> None:
-        """Have the body read."""
-        self._exchange.services.bodies.read_then(self._exchange, self._on_body)
+        """Read the body, and continue with it."""
+        self._exchange.services.bodies.when_read(self._exchange, self._on_body_read)
 
-    def _on_body(self, body: bytes) -> None:
+    def _on_body_read(self, body: bytes) -> None:
         """Propose the append."""
         exchange = self._exchange
         self._has_body = bool(body)
@@ -81,7 +83,7 @@ class AppendRequest:
             exchange.group.propose(command, self._on_outcome, len(body), json_problem)
 
     def _messages(self, body: bytes) -> tuple[tuple[bytes, ...], str | None]:
-        """The messages in a body, or why there are none that can be stored."""
+        """The messages of a body, or why there are none to store."""
         if not body:
             if not self._conditions.close:
                 raise Problem("empty_body", "an append needs a body, unless it closes the stream")
@@ -101,7 +103,7 @@ class AppendRequest:
 
 
 def answer_append(exchange: Exchange, outcome: AnyOutcome | Failure, has_body: bool) -> None:
-    """Tell the client where the stream ends now, or why nothing was appended."""
+    """Answer with the end of the stream, or with the reason why nothing was appended."""
     appended = exchange.expect(Appended, outcome)
     headers = exchange.state_headers(
         appended.incarnation, appended.next_offset, appended.tail, appended.closed
@@ -115,33 +117,33 @@ def answer_append(exchange: Exchange, outcome: AnyOutcome | Failure, has_body: b
     exchange.reply_empty(200 if has_body and not appended.duplicate else 204, headers)
 
 
-def _parse(exchange: Exchange) -> Conditions:
+def _parse_conditions(exchange: Exchange) -> Conditions:
     headers = exchange.headers
     return Conditions(
         close=wants_close(headers),
         producer=parse_producer(headers),
         stream_seq=parse_stream_seq(headers),
         if_match=if_match_of(exchange),
-        incarnation=exchange.wanted_incarnation(),
+        incarnation=exchange.requested_incarnation(),
         record_match=parse_record_match(headers),
     )
 
 
 def if_match_of(exchange: Exchange) -> IfMatch | None:
-    """The version that the stream must have."""
+    """The versions of the stream that the request allows."""
     header = exchange.headers.get("if-match")
     return None if header is None else parse_if_match(header, exchange.services.generation)
 
 
 def producer_headers(outcome: Appended) -> HeaderList:
-    """What a producer is told of itself."""
+    """The headers that report the state of the producer."""
     if outcome.epoch is None:
         return []
     return [("producer-epoch", str(outcome.epoch)), ("producer-seq", str(outcome.seq))]
 
 
 def record_headers(outcome: Appended | Created) -> HeaderList:
-    """Which ordinals the messages of a write to a JSON stream have."""
+    """The headers that report which records the messages of a write to a JSON stream became."""
     if outcome.record_next is None:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Append batch: many appends in one request, framed by their lengths."""
+"""Append batch: many appends in one request, each framed by its length."""
 
 import struct
 from typing import Any
@@ -11,7 +11,7 @@ from ...model.outcomes import Appended, Refused
 from ...model.text.media_type import JSON, media_type_of
 from ..body import offload
 from ..body.read import BodyLimit
-from ..errors import STATUS, Problem
+from ..errors import STATUS, AnyErrorCode, Problem
 from ..exchange import Exchange
 from ..syntax.headers import parse_producer, wants_close
 from ..syntax.tokens import format_offset
@@ -28,15 +28,15 @@ async def append_batch(exchange: Exchange) -> None:
     parse_producer(headers)
     for name in _EXCLUDED:
         if name in headers:
-            raise Problem("header_invalid", f"{name} is not possible in a batch")
+            raise Problem("header_invalid", f"{name} is not allowed in a batch")
     if wants_close(headers):
-        raise Problem("header_invalid", "a batch does not close its stream")
+        raise Problem("header_invalid", "a batch cannot close its stream")
     limit = BodyLimit(min(BATCH_BODY_BYTES_MAX, exchange.services.bodies.limit.bytes_max))
     await AppendBatch(exchange, await exchange.read_body(limit)).append()
 
 
 class AppendBatch:
-    """The appends of one request: those that can be stored, and why the others cannot."""
+    """The appends of one request, and the problems of the frames that cannot be appended."""
 
     def __init__(self, exchange: Exchange, body: bytes) -> None:
         self._exchange = exchange
@@ -49,35 +49,35 @@ class AppendBatch:
         self._media_type = media_type_of(content_type)
         self._producer = parse_producer(exchange.headers)
         self._appends: list[tuple[bytes, ...]] = []
-        self._measures: list[tuple[int, int]] = []  # of each append: how many messages, and bytes
+        self._measures: list[tuple[int, int]] = []  # of each append: the number of messages, and of bytes
         self._problems: list[str | None] = []  # one per frame
         for frame in parse_frames(body):
             self._add(frame)
         if sum(map(len, self._appends)) > JSON_MESSAGES_MAX:
-            raise Problem("body_too_large", f"a batch may have {JSON_MESSAGES_MAX} JSON messages")
+            raise Problem("body_too_large", f"a batch may have at most {JSON_MESSAGES_MAX} JSON messages")
 
     async def append(self) -> None:
-        """Have the appends stored, all at once: nothing comes between them."""
+        """Append all of them in one command, so that no other append comes between them."""
         exchange, target = self._exchange, self._exchange.target
         json_problem = next(filter(None, self._problems), None)
         if self._appends and self._producer is None:
-            json_problem = None  # what can be stored is
+            json_problem = None  # the valid frames are stored
         self._measures = [(len(append), sum(map(len, append))) for append in self._appends]
         command = Append(
-            target.bucket,
-            target.stream,
-            tuple(message for append in self._appends for message in append),
-            self._media_type,
+            bucket=target.bucket,
+            stream=target.stream,
+            messages=tuple(message for append in self._appends for message in append),
+            media_type=self._media_type,
             producer=self._producer,
-            incarnation=exchange.wanted_incarnation(),
+            incarnation=exchange.requested_incarnation(),
             counts=tuple(map(len, self._appends)),
         )
         self._appends = []
         outcome = await offload.propose(exchange, command, self._size, json_problem)
-        if isinstance(outcome, Refused) and self._is_told_per_frame(outcome):
-            self._on_refused(outcome)
+        if isinstance(outcome, Refused) and self._is_reported_per_frame(outcome):
+            self._answer_refused(outcome)
         else:
-            self._on_appended(exchange.expect(Appended, outcome))
+            self._answer_appended(exchange.expect(Appended, outcome))
 
     def _add(self, frame: bytes) -> None:
         problem = None
@@ -89,12 +89,12 @@ class AppendBatch:
                 self._appends.append(messages)
         self._problems.append(problem)
 
-    def _is_told_per_frame(self, outcome: Refused) -> bool:
+    def _is_reported_per_frame(self, outcome: Refused) -> bool:
         if self._producer is not None:
             return False
         return outcome.code in ("stream_closed", "content_type_mismatch", "invalid_json")
 
-    def _on_appended(self, outcome: Appended) -> None:
+    def _answer_appended(self, outcome: Appended) -> None:
         exchange = self._exchange
         headers = exchange.state_headers(
             outcome.incarnation, outcome.next_offset, outcome.tail, outcome.closed
@@ -110,7 +110,7 @@ class AppendBatch:
         items: list[dict[str, Any]] = []
         for problem in self._problems:
             if problem is not None:
-                items.append(self._refused("invalid_json", problem))
+                items.append(_refused_item("invalid_json", problem))
                 continue
             count, size = next(measures)
             offset += size
@@ -122,7 +122,7 @@ class AppendBatch:
             items.append(item)
         self._answer(items, headers)
 
-    def _on_refused(self, outcome: Refused) -> None:
+    def _answer_refused(self, outcome: Refused) -> None:
         code, message = outcome.code, outcome.message
         is_json = code == "invalid_json"
         headers: list[tuple[str, str]] = []
@@ -131,19 +131,20 @@ class AppendBatch:
                 outcome.incarnation, outcome.tail, outcome.tail, outcome.closed
             )
         items = [
-            self._refused(code, (problem or message) if is_json else message) for problem in self._problems
+            _refused_item(code, (problem or message) if is_json else message) for problem in self._problems
         ]
         self._answer(items, headers)
-
-    def _refused(self, code: str, message: str) -> dict[str, Any]:
-        return {"status": STATUS[code], "error": {"code": code, "message": message}}
 
     def _answer(self, items: list[dict[str, Any]], headers: list[tuple[str, str]]) -> None:
         self._exchange.reply(200, [*headers, ("content-type", JSON)], msgspec.json.encode(items))
 
 
+def _refused_item(code: AnyErrorCode, message: str) -> dict[str, Any]:
+    return {"status": STATUS[code], "error": {"code": code, "message": message}}
+
+
 def parse_frames(body: bytes) -> list[bytes]:
-    """The frames of a body: each its length in four bytes, the highest first, and as many bytes."""
+    """The frames of a body: each has its length in four bytes, big-endian, and as many bytes."""
     frames: list[bytes] = []
     position, end = 0, len(body)
     while position < end:
@@ -152,11 +153,11 @@ def parse_frames(body: bytes) -> list[bytes]:
         (length,) = _LENGTH.unpack_from(body, position)
         position += _LENGTH.size
         if not length:
-            raise Problem("invalid_frames", "a frame has at least one byte")
+            raise Problem("invalid_frames", "a frame must have at least one byte")
         if end - position < length:
             raise Problem("invalid_frames", "the body ends inside a frame")
         if len(frames) == BATCH_FRAMES_MAX:
-            raise Problem("body_too_large", f"a batch may have {BATCH_FRAMES_MAX} frames")
+            raise Problem("body_too_large", f"a batch may have at most {BATCH_FRAMES_MAX} frames")
         frames.append(body[position : position + length])
         position += length
     return frames

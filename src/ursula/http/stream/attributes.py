@@ -1,4 +1,4 @@
-"""The attributes of a stream: read and replaced as a whole."""
+"""The attributes of a stream, which are read and replaced as a whole."""
 
 from ...model.commands import SetAttributes
 from ...model.limits import ATTRIBUTES_BYTES_MAX
@@ -11,7 +11,7 @@ from ..exchange import JSON_HEADERS, Exchange
 from ..syntax.headers import ignored_attributes, parse_attributes
 
 _LIMIT = BodyLimit(4 * ATTRIBUTES_BYTES_MAX, "attributes_invalid")
-"""More than any attributes have, with room for spaces and for fields that are not kept."""
+"""More than any valid attributes have, with room for spaces and for fields that are not stored."""
 
 
 async def get_attributes(exchange: Exchange) -> None:
@@ -30,7 +30,7 @@ async def put_attributes(exchange: Exchange) -> None:
         raise Problem("attributes_invalid", "attributes need Content-Type: application/json")
     given = parse_attributes(await exchange.read_body(_LIMIT))
     target = exchange.target
-    command = SetAttributes(target.bucket, target.stream, given.stored, exchange.wanted_incarnation())
+    command = SetAttributes(target.bucket, target.stream, given.stored, exchange.requested_incarnation())
     outcome = await exchange.group.ask(command, len(command.attributes))
     done = exchange.expect(AttributesSet, outcome)
     headers = [("stream-incarnation", exchange.incarnation(done.incarnation))]

@@ -1,7 +1,7 @@
-"""Bootstrap: the snapshot and everything after it in one answer, as parts.
+"""Bootstrap: the snapshot and everything after it in one multipart answer.
 
-A small one is put together in memory; a large one goes through a file, which is read as the client takes
-it, since what is sent lies in memory until then.
+A small answer is assembled in memory. A large one goes through a file, which is read at the client's pace:
+sent bytes stay in memory until the client has read them.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from ...model.outcomes import Description, Page, Refused
 from ...model.text.media_type import DEFAULT
 from ..errors import Problem
 from ..exchange import Exchange
+from ..store_problems import fetch_deferred
 from ..syntax.query import parse_query
 from ..syntax.tokens import format_offset
 from ..wire.headers import HeaderList
-from .read import fetch
 from .snapshot import open_snapshot, read_snapshot
 
 IN_MEMORY_BYTES_MAX = READ_BYTES_DEFAULT
@@ -30,14 +30,14 @@ COPY_BYTES = 256 * 1024
 COPY_MESSAGES = 4096
 
 
-class BootstrapOvertaken(Exception):
-    """What was to be read was trimmed or replaced in the meantime."""
+class StreamChangedDuringRead(Exception):
+    """Something that was still to be read was trimmed or replaced in the meantime."""
 
 
 async def get_bootstrap(exchange: Exchange) -> None:
     """GET on bootstrap."""
     if "live" in parse_query(exchange.request.query_string):
-        raise Problem("invalid_parameter", "bootstrap has an end: go on with a live read from where it ends")
+        raise Problem("invalid_parameter", "bootstrap has an end: continue with a live read from there")
     target, group = exchange.target, exchange.group
     found = await exchange.describe()
     group.note_read(target.bucket, target.stream)
@@ -45,13 +45,13 @@ async def get_bootstrap(exchange: Exchange) -> None:
         try:
             await Bootstrap(exchange, group, found).send()
             return
-        except BootstrapOvertaken:
-            now = group.describe(target.bucket, target.stream, exchange.wanted_incarnation())
+        except StreamChangedDuringRead:
+            now = group.describe(target.bucket, target.stream, exchange.requested_incarnation())
             found = exchange.expect(Description, now)
 
 
 class Bootstrap:
-    """One answer, of a stream as it was found."""
+    """One answer, for a stream as it was described."""
 
     def __init__(self, exchange: Exchange, group: GroupApi, found: Description) -> None:
         self._exchange = exchange
@@ -62,19 +62,19 @@ class Bootstrap:
         self._boundary = secrets.token_hex(16)
 
     async def send(self) -> None:
-        """Put it together and answer."""
+        """Assemble the answer and send it."""
         snapshot_bytes = self._snapshot.size if self._snapshot is not None else 0
         size = snapshot_bytes + self._found.tail - self._start
         if size > IN_MEMORY_BYTES_MAX or not await self._send_from_memory(snapshot_bytes):
             await self._send_from_file()
 
     async def _send_from_memory(self, size: int) -> bool:
-        """Answer, if it is small also with the lines between its parts: small messages have long ones."""
+        """Answer, unless the head of each part makes it too large: it is longer than a small message."""
         parts = [self._head()]
         if self._snapshot is not None:
             parts.append(await read_snapshot(self._exchange.services.node.blobs, self._snapshot))
-        async with aclosing(self._stretches()) as stretches:
-            async for messages in stretches:
+        async with aclosing(self._parts()) as pages:
+            async for messages in pages:
                 size += sum(map(len, messages))
                 if size > IN_MEMORY_BYTES_MAX:
                     return False
@@ -93,7 +93,7 @@ class Bootstrap:
                 await asyncio.to_thread(file.write, self._head())
                 if blob is not None:
                     await asyncio.to_thread(_copy, blob.path, file)
-                async for messages in self._stretches():
+                async for messages in self._parts():
                     await asyncio.to_thread(file.write, b"".join(messages))
                 await asyncio.to_thread(file.write, self._end())
             self._exchange.reply_file(200, self._headers(), str(path), 0, path.stat().st_size)
@@ -101,22 +101,27 @@ class Bootstrap:
             reason = error.strerror or str(error)
             raise Problem("unavailable", f"there is no room to put it together: {reason}") from error
         finally:
-            _forget(path)  # what is open stays readable without a name
+            _forget(path)  # an open file stays readable without its name
 
-    async def _stretches(self) -> AsyncGenerator[list[bytes], None]:
-        """The messages after the snapshot as parts, a stretch at a time; others may write in between."""
+    async def _parts(self) -> AsyncGenerator[list[bytes], None]:
+        """The messages after the snapshot as parts, a page at a time; other requests may write in between."""
         target, found = self._exchange.target, self._found
-        head = self._part(found.content_type)
+        head = self._part_head(found.content_type)
         offset = self._start
         while offset < found.tail:
             bytes_max = min(COPY_BYTES, found.tail - offset)
             page: Page | Refused | Deferred[Page] = self._group.read(
-                target.bucket, target.stream, offset, bytes_max, True, found.incarnation
+                target.bucket,
+                target.stream,
+                offset,
+                bytes_max,
+                whole=True,
+                incarnation=found.incarnation,
             )
             if isinstance(page, Deferred):
-                page = await fetch(page)
+                page = await fetch_deferred(page)
             if isinstance(page, Refused):
-                raise BootstrapOvertaken
+                raise StreamChangedDuringRead
             for first in range(0, len(page.chunks), COPY_MESSAGES):
                 some = page.chunks[first : first + COPY_MESSAGES]
                 yield [piece for message in some for piece in (head, message)]
@@ -139,9 +144,9 @@ class Bootstrap:
 
     def _head(self) -> bytes:
         content_type = DEFAULT if self._snapshot is None else self._snapshot.content_type
-        return self._part(content_type)[2:]
+        return self._part_head(content_type)[2:]
 
-    def _part(self, content_type: str) -> bytes:
+    def _part_head(self, content_type: str) -> bytes:
         return f"\r\n--{self._boundary}\r\nContent-Type: {content_type}\r\n\r\n".encode()
 
     def _end(self) -> bytes:
@@ -149,12 +154,12 @@ class Bootstrap:
 
 
 def _copy(path: Path, into: BinaryIO) -> None:
-    """Copy a snapshot that was there a moment ago."""
+    """Copy a snapshot that existed a moment ago."""
     try:
         with path.open("rb") as blob:
             shutil.copyfileobj(blob, into, COPY_BYTES)
     except FileNotFoundError as error:
-        raise BootstrapOvertaken from error  # it was replaced, and its bytes are gone already
+        raise StreamChangedDuringRead from error  # it was replaced, and its blob is already deleted
 
 
 def _create(path: Path) -> BinaryIO:
@@ -163,5 +168,5 @@ def _create(path: Path) -> BinaryIO:
 
 
 def _forget(path: Path) -> None:
-    with suppress(OSError):  # a start removes what cannot be removed now
+    with suppress(OSError):  # the next start of the server removes it
         path.unlink()

@@ -1,4 +1,4 @@
-"""PUT on a stream: create it, or make sure that it is as asked."""
+"""PUT on a stream: create it, or make sure that it is as requested."""
 
 from ...model.commands import Create, ForkPoint
 from ...model.outcomes import Created, Refused
@@ -25,7 +25,7 @@ async def create_stream(exchange: Exchange) -> None:
     headers, target = exchange.headers, exchange.target
     producer, stream_seq = parse_producer(headers), parse_stream_seq(headers)
     ttl_seconds, expires_at = parse_lifetime(headers)
-    fork = _fork(exchange)
+    fork = _fork_point(exchange)
     attributes = parse_attributes_header(headers)
     body = await exchange.read_body()
     content_type = headers.get("content-type") or None
@@ -34,7 +34,7 @@ async def create_stream(exchange: Exchange) -> None:
         source = exchange.group.describe(target.bucket, fork.source)
         if not isinstance(source, Refused):
             content_type = source.content_type
-        else:  # it may be there by the time this is decided, and be of a type that needs splitting
+        else:  # it may exist by the time this is decided, with a type that needs splitting
             json_problem = "the source was created at the same moment: send the request again"
     messages: tuple[bytes, ...] = (body,) if body else ()
     if body and media_type_of(content_type or DEFAULT) == JSON:
@@ -52,21 +52,21 @@ async def create_stream(exchange: Exchange) -> None:
         producer=producer,
         stream_seq=stream_seq,
         if_match=if_match_of(exchange),
-        incarnation=exchange.wanted_incarnation(),
+        incarnation=exchange.requested_incarnation(),
         attributes=attributes and attributes.stored,
     )
     created = exchange.expect(Created, await offload.propose(exchange, command, len(body), json_problem))
-    answer = exchange.state_headers(created.incarnation, created.tail, created.tail, created.closed)
-    answer.append(("content-type", created.content_type))
-    answer += record_headers(created)
+    reply_headers = exchange.state_headers(created.incarnation, created.tail, created.tail, created.closed)
+    reply_headers.append(("content-type", created.content_type))
+    reply_headers += record_headers(created)
     if attributes is not None:
-        answer += ignored_attributes(attributes.ignored)
+        reply_headers += ignored_attributes(attributes.ignored)
     if created.new:
-        answer.append(("location", exchange.location()))
-    exchange.reply_empty(201 if created.new else 200, answer)
+        reply_headers.append(("location", exchange.location()))
+    exchange.reply_empty(201 if created.new else 200, reply_headers)
 
 
-def _fork(exchange: Exchange) -> ForkPoint | None:
+def _fork_point(exchange: Exchange) -> ForkPoint | None:
     headers = exchange.headers
     source, offset_text = headers.get("stream-forked-from"), headers.get("stream-fork-offset")
     sub_text = headers.get("stream-fork-sub-offset")

@@ -6,8 +6,8 @@ from ..exchange import Exchange
 
 
 async def delete_stream(exchange: Exchange) -> None:
-    """End the stream; while forks need it, only from sight."""
+    """Delete the stream; while forks need it, only hide it."""
     target = exchange.target
-    command = Delete(target.bucket, target.stream, exchange.wanted_incarnation())
+    command = Delete(target.bucket, target.stream, exchange.requested_incarnation())
     ended = exchange.expect(Ended, await exchange.group.ask(command))
     exchange.reply_empty(204, [("stream-incarnation", exchange.incarnation(ended.incarnation))])

@@ -1,11 +1,11 @@
 """The fast append, HTTP's part: from a parsed request to the next batch in one step, and back in one write.
 
-Most requests are appends of one small body with no header of ours but the content type. This way skips what
-they do not need: an `Exchange` and its list of headers, the dictionary of our headers, conditions, and the
-decision ahead of the log. It decides nothing by itself. Whatever is unusual (a header that means something,
-an encoded body, a strange content type, invalid JSON, no room, a stream that is not plainly open) makes it
-return False without a trace, and the request takes `append` from its beginning; an outcome that is not
-`Appended` is answered by an `Exchange` like any other.
+Most requests are appends of one small body, with only a content type among the headers that the server
+interprets. This path skips what they do not need: an `Exchange` and its list of headers, the dictionary of
+interpreted headers, conditions, and the decision ahead of the log. It decides nothing by itself. If anything
+is unusual (a header with a meaning, an encoded body, a strange content type, invalid JSON, no room, a stream
+that is not plainly open), it returns False without side effects, and the request takes `append` from its
+beginning; an outcome that is not `Appended` is answered by an `Exchange` like any other.
 
 `tests/http/test_fast_append.py` sends the same requests both ways and compares the answers, header by
 header; `tests/http/test_append.py` and the conformance suite go through here wherever a request is plain.
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from ..services import Services
 
 _UNUSUAL = (OURS - {"content-type"}) | {"content-encoding", "transfer-encoding"}
-"""Headers without which an append is a plain one."""
+"""An append with none of these headers is a plain one."""
 
 
 class AppendPlan(NamedTuple):
-    """What the head of a plain append says: remembered with the head, for the next request that has it."""
+    """What the head of a plain append says. It is kept with the head, for the next request that has it."""
 
     target: Target
     media_type: str
@@ -44,7 +44,7 @@ class AppendPlan(NamedTuple):
 
 
 def plan_append(headers: RequestHeaders, target: Target) -> AppendPlan | None:
-    """How to append what comes with these headers; None if that needs a closer look."""
+    """The plan for requests with these headers; None if they need the long way."""
     content_types = headers.get("content-type", ())
     if len(content_types) != 1 or not _UNUSUAL.isdisjoint(headers):
         return None
@@ -53,7 +53,7 @@ def plan_append(headers: RequestHeaders, target: Target) -> AppendPlan | None:
 
 
 def append_fast(services: "Services", request: Request, plan: AppendPlan) -> bool:
-    """Append a small body to a stream; False, and nothing is done, if that needs a closer look."""
+    """Append a small body to a stream. Returns False, with nothing done, if it needs the long way."""
     body, bodies = request.whole_body, services.bodies
     if not body:
         return False
@@ -64,7 +64,7 @@ def append_fast(services: "Services", request: Request, plan: AppendPlan) -> boo
     if is_json:
         try:
             messages = split(body)
-        except (JsonInvalid, JsonTooLarge):  # `append` finds it too, and knows what to say
+        except (JsonInvalid, JsonTooLarge):  # `append` finds it too, and reports it
             return False
         if not messages:
             return False
@@ -79,7 +79,7 @@ def append_fast(services: "Services", request: Request, plan: AppendPlan) -> boo
 
 
 class _Reply:
-    """Who waits for the outcome."""
+    """Answers a fast append once its outcome is known."""
 
     __slots__ = ("_began_at", "_request", "_services", "_size", "_target")
 
@@ -95,7 +95,7 @@ class _Reply:
         services, request = self._services, self._request
         services.bodies.held_bytes -= self._size
         if type(outcome) is not Appended or outcome.closed or outcome.epoch is not None:
-            self._send_slowly(outcome)
+            self._send_by_exchange(outcome)
             return
         name, tail = f"{services.generation}-{outcome.incarnation}", outcome.tail
         records = "" if outcome.record_next is None else _record_lines(outcome)
@@ -106,8 +106,8 @@ class _Reply:
         )
         services.stats.note(STREAM, "POST", 204, perf_counter() - self._began_at)
 
-    def _send_slowly(self, outcome: AnyOutcome | Failure) -> None:
-        """Answer what was not expected when the append was queued: the stream was closed since, say."""
+    def _send_by_exchange(self, outcome: AnyOutcome | Failure) -> None:
+        """Answer an outcome that was not expected at first: the stream was closed in the meantime, say."""
         cors = self._services.cors.lines(self._request.headers.first("origin"))
         exchange = Exchange(self._services, self._request, STREAM, self._target, cors)
         exchange.began_at = self._began_at

@@ -1,4 +1,4 @@
-"""GET on a stream: which of the ways to read it is meant."""
+"""GET on a stream: at once, by long-poll or as events."""
 
 from ..errors import Problem
 from ..exchange import Exchange
@@ -12,12 +12,12 @@ _ANSWERS = {Live.NO: answer_now, Live.LONG_POLL: answer_long_poll, Live.SSE: ans
 
 
 def get_stream(exchange: Exchange) -> None:
-    """A read, at once, by long-poll or as events."""
+    """Parse the query, and read the stream in the way that it asks for."""
     query = parse_read_query(exchange.request.query_string)
     if query.live is Live.SSE:
         resumed = exchange.headers.get("last-event-id")
         if resumed is not None:
-            # It goes on by offset: an ordinal that was asked for is where the first connection began.
+            # It continues by offset: a record in the query is where the first connection began.
             query = query._replace(offset=parse_offset(resumed))
         elif query.offset is None and query.records is None:
             raise Problem("invalid_offset", "a live read needs an offset")

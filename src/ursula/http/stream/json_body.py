@@ -1,13 +1,13 @@
-"""JSON bodies: each value of a top-level array is a message."""
+"""JSON bodies: each element of a top-level array is a message."""
 
 from ...model.text.json_messages import JsonInvalid, JsonTooLarge, split
 from ..errors import Problem
 
 
 def split_body(body: bytes, may_be_empty: bool) -> tuple[tuple[bytes, ...], str | None]:
-    """The messages of a JSON body, or why it has none that can be stored.
+    """The messages of a JSON body, or why there are none to store.
 
-    The reason is not raised: a closed stream, say, is reported before a body that makes no sense.
+    The reason is returned and not raised, because other refusals (a closed stream, say) come before it.
     """
     try:
         messages = split(body)

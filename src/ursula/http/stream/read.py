@@ -1,22 +1,20 @@
-"""HEAD and GET on a stream: what is there now, at once, by long-poll or as events."""
+"""HEAD and GET on a stream: its description, and ranges of its messages."""
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
 
-from ...cold.objects.store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from ...engine.interface import GroupApi
 from ...engine.reads.deferred import Deferred
 from ...model.offsets import BEGINNING, TAIL
 from ...model.outcomes import Page, RecordPage, Refused
 from ...model.text.media_type import JSON
-from ..errors import Problem
+from ...times import format_time
 from ..exchange import Exchange
+from ..store_problems import fetch_deferred
 from ..syntax.query import ReadQuery
-from ..syntax.tokens import format_offset, format_tag, format_time, tag_matches
+from ..syntax.tokens import format_offset, format_tag, tag_matches
 from ..wire.headers import HeaderList
 
-T = TypeVar("T")
 Answer = Callable[[Exchange, ReadQuery, GroupApi, Page], None]
 
 NDJSON = "application/x-ndjson"
@@ -49,37 +47,40 @@ async def head_stream(exchange: Exchange) -> None:
 
 
 def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
-    """Find a stretch from an offset on, be certain of it, and hand it to `answer`.
+    """Read a page from an offset on, make sure that it is current, and hand it to `answer`.
 
-    Most reads find it in memory and are answered at once, without a task.
+    Most pages are in memory and answered at once, without a task. Whether the applied state is current is
+    asked once: a state that was current when the request came may answer it, even after a wait.
     """
     group, target = exchange.group, exchange.target
+    is_current = group.is_current
     if not group.is_overdue(target.bucket, target.stream):
-        page = _find_page(exchange, group, query)
-        if not isinstance(page, Deferred) and (group.is_current or not _is_at_tail(page)):
+        page = _read_page(exchange, group, query)
+        if not isinstance(page, Deferred) and (is_current or not _is_at_tail(page)):
             _answer(exchange, query, answer, group, page)
             return
-    exchange.spawn(_read_patiently(exchange, query, answer))
+    exchange.spawn(_read_later(exchange, query, answer, is_current))
 
 
-async def _read_patiently(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
-    """The same where something must be waited for: an overdue end, the store, or what the log has more."""
+async def _read_later(exchange: Exchange, query: ReadQuery, answer: Answer, is_current: bool) -> None:
+    """The same for a read that must wait: for a stream to expire, for the store, or for the log."""
     group = exchange.group
-    is_certain = group.is_current
     await exchange.expire_if_due()
-    while True:
-        page = _find_page(exchange, group, query)
-        if isinstance(page, Deferred):
-            page = await fetch(page)
-        if is_certain or not _is_at_tail(page):
-            break
-        await exchange.become_current()
-        is_certain = True
+    page = await _fetch_page(exchange, group, query)
+    if not is_current and _is_at_tail(page):
+        await group.current()
+        await exchange.expire_if_due()
+        page = await _fetch_page(exchange, group, query)
     _answer(exchange, query, answer, group, page)
 
 
+async def _fetch_page(exchange: Exchange, group: GroupApi, query: ReadQuery) -> Page | Refused:
+    page = _read_page(exchange, group, query)
+    return await fetch_deferred(page) if isinstance(page, Deferred) else page
+
+
 def _is_at_tail(page: Page | Refused) -> bool:
-    """Whether the answer speaks of the newest state, and so must be certain of it."""
+    """Whether the answer depends on the newest state, and so must not be given from an older one."""
     return isinstance(page, Refused) or page.next_offset == page.tail
 
 
@@ -92,41 +93,31 @@ def _answer(
     answer(exchange, query, group, page)
 
 
-def _find_page(exchange: Exchange, group: GroupApi, query: ReadQuery) -> Page | Refused | Deferred[Page]:
-    """What the query asks for, from the applied state."""
-    target, records, incarnation = exchange.target, query.records, exchange.wanted_incarnation()
+def _read_page(exchange: Exchange, group: GroupApi, query: ReadQuery) -> Page | Refused | Deferred[Page]:
+    """The page that the query asks for, from the applied state."""
+    target, records, incarnation = exchange.target, query.records, exchange.requested_incarnation()
     if records is None:
         offset = BEGINNING if query.offset is None else query.offset
         return group.read(target.bucket, target.stream, offset, query.bytes_max, incarnation=incarnation)
     return group.read_records(
         target.bucket,
         target.stream,
-        records.first,
-        records.last,
-        records.count_max,
-        query.bytes_max,
-        incarnation,
-        query.offset,
+        record=records.first,
+        tail_records=records.last,
+        records_max=records.count_max,
+        bytes_max=query.bytes_max,
+        incarnation=incarnation,
+        offset=query.offset,
     )
 
 
-async def fetch(later: Deferred[T]) -> T | Refused:
-    """What a read comes to whose bytes lie in the store; a failure of the store is a problem."""
-    try:
-        return await later.get()
-    except (ObjectMissing, ObjectDamaged) as error:
-        raise Problem("object_damaged", str(error)) from error
-    except StoreUnavailable as error:
-        raise Problem("store_unavailable", str(error)) from error
-
-
 def answer_now(exchange: Exchange, query: ReadQuery, group: GroupApi, page: Page) -> None:
-    """A read that does not wait."""
+    """Answer a read that does not wait."""
     send_page(exchange, page, query, [])
 
 
 def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList) -> None:
-    """Answer with a stretch of a stream, or 304 if the client has it."""
+    """Answer with a range of a stream, or with 304 if the client has it."""
     is_up_to_date = page.next_offset == page.tail
     is_end = is_up_to_date and page.closed
     incarnation = exchange.incarnation(page.incarnation)
@@ -159,7 +150,7 @@ def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList
 
 
 def _send_records(exchange: Exchange, headers: HeaderList, page: RecordPage, as_envelopes: bool) -> None:
-    """Answer with lines; many are put together in a thread, so that nobody else waits for them."""
+    """Answer with lines. Many are joined in a thread, so that other requests do not wait for them."""
 
     def body() -> bytes:
         step, record = RECORDS_AT_ONCE_MAX, page.record
@@ -187,7 +178,7 @@ def bytes_of(page: Page) -> bytes:
 
 
 def record_lines(messages: list[bytes], first: int, as_envelopes: bool) -> list[bytes]:
-    """One line for each message; line ends inside of one can only be space between its tokens."""
+    """One line for each message. Line ends inside a message can only be space between its JSON tokens."""
     lines = [message.translate(_WITHOUT_LINE_ENDS) for message in messages]
     if not as_envelopes:
         return lines

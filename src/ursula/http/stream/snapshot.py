@@ -1,9 +1,9 @@
-"""Snapshots: published from a body that goes to a file as it arrives, and read back; and trimming."""
+"""Snapshots: publish, find, read; and trimming a stream up to one."""
 
 import re
 
 from ...cold.blobs import BlobFile, Blobs, made_at
-from ...cold.objects.store import StoreFailed, StoreUnavailable
+from ...cold.objects.store import StoreFailed
 from ...engine.failures import OutcomeUnknown
 from ...model.commands import PublishSnapshot, Trim
 from ...model.limits import SNAPSHOT_BYTES_MAX
@@ -13,6 +13,7 @@ from ..body.read import BodyLimit
 from ..body.to_file import receive
 from ..errors import Problem
 from ..exchange import Exchange
+from ..store_problems import unreadable_snapshot
 from ..syntax.query import parse_query
 from ..syntax.tokens import format_offset, parse_offset, tag_matches
 from ..wire.headers import HeaderList
@@ -26,7 +27,7 @@ async def publish_snapshot(exchange: Exchange) -> None:
     offset, target = _offset(exchange), exchange.target
     trim = parse_query(exchange.request.query_string).get("trim", "true")
     if trim not in ("true", "false"):
-        raise Problem("invalid_parameter", "trim is true or false")
+        raise Problem("invalid_parameter", "trim must be true or false")
     found = await exchange.describe()
     node = exchange.services.node
     try:
@@ -61,12 +62,12 @@ async def publish_snapshot(exchange: Exchange) -> None:
 
 
 def _was_replaced(exchange: Exchange, outcome: Refused) -> bool:
-    """Whether the name went to another stream while the body came; nobody asked for this one by name."""
+    """Whether the name went to another incarnation while the body arrived, and the request names none."""
     return outcome.code == "incarnation_mismatch" and "stream-incarnation" not in exchange.headers
 
 
 async def find_snapshot(exchange: Exchange) -> None:
-    """GET or HEAD on the snapshot without an offset: where the newest is."""
+    """GET or HEAD on the snapshot without an offset: redirect to the visible one."""
     found = await exchange.describe()
     snapshot = _snapshot_of(exchange, found)
     bucket, stream, *_ = exchange.target
@@ -76,10 +77,10 @@ async def find_snapshot(exchange: Exchange) -> None:
 
 async def get_snapshot(exchange: Exchange) -> None:
     """GET or HEAD on a snapshot."""
-    wanted = _offset(exchange)
+    offset = _offset(exchange)
     found = await exchange.describe()
     snapshot = _snapshot_of(exchange, found)
-    if wanted != snapshot.offset:
+    if offset != snapshot.offset:
         message = f"the snapshot is at {format_offset(snapshot.offset)}"
         raise Problem("snapshot_not_found", message, _named(exchange, found))
     await _send(exchange, found, snapshot)
@@ -114,11 +115,11 @@ async def _send(exchange: Exchange, found: Description, snapshot: Snapshot) -> N
     if is_known:
         exchange.reply_empty(304, headers)
         return
-    stretch = None
-    if not is_head and exchange.headers.get("if-range", tag) == tag:  # not part of another one
-        stretch = _range(exchange.headers.get("range"), snapshot.size)
-    status, (start, end) = 200, stretch or (0, snapshot.size)
-    if stretch is not None:
+    part = None
+    if not is_head and exchange.headers.get("if-range", tag) == tag:  # not a part of another snapshot
+        part = _parse_range(exchange.headers.get("range"), snapshot.size)
+    status, (start, end) = 200, part or (0, snapshot.size)
+    if part is not None:
         status = 206
         headers.append(("content-range", f"bytes {start}-{end - 1}/{snapshot.size}"))
     if blob is None or start == end:
@@ -128,41 +129,35 @@ async def _send(exchange: Exchange, found: Description, snapshot: Snapshot) -> N
 
 
 async def open_snapshot(blobs: Blobs, snapshot: Snapshot) -> BlobFile:
-    """The bytes of a snapshot as a file, if they are what was stored."""
+    """The bytes of a snapshot as a file, checked against its digest."""
     try:
         blob = await blobs.file(snapshot.blob)
         _check(blob.size, snapshot)
         await blobs.check(snapshot.blob, blob, snapshot.digest)
     except StoreFailed as error:
-        raise _lost(error) from error
+        raise unreadable_snapshot(error) from error
     return blob
 
 
 async def read_snapshot(blobs: Blobs, snapshot: Snapshot) -> bytes:
-    """The bytes of a snapshot, if they are what was stored."""
+    """The bytes of a snapshot, checked against its digest."""
     try:
         return await blobs.read(snapshot.blob, snapshot.digest)
     except StoreFailed as error:
-        raise _lost(error) from error
+        raise unreadable_snapshot(error) from error
 
 
 async def _measure(blobs: Blobs, snapshot: Snapshot) -> None:
-    """Make sure that a snapshot is there without reading it."""
+    """Make sure that a snapshot exists, without reading it."""
     try:
         size = await blobs.size(snapshot.blob)
     except StoreFailed as error:
-        raise _lost(error) from error
+        raise unreadable_snapshot(error) from error
     _check(size, snapshot)
 
 
-def _lost(error: StoreFailed) -> Problem:
-    if isinstance(error, StoreUnavailable):
-        return Problem("store_unavailable", str(error))
-    return Problem("object_damaged", f"the bytes of the snapshot are lost: {error}")
-
-
 def _check(size: int, snapshot: Snapshot) -> None:
-    """Refuse to send what is not what was stored."""
+    """Refuse to send a snapshot that has changed since it was stored."""
     if size != snapshot.size:
         raise Problem(
             "object_damaged",
@@ -171,19 +166,21 @@ def _check(size: int, snapshot: Snapshot) -> None:
 
 
 async def delete_snapshot(exchange: Exchange) -> None:
-    """DELETE on a snapshot: never possible."""
-    wanted = _offset(exchange)
+    """DELETE on a snapshot, which is never possible."""
+    offset = _offset(exchange)
     found = await exchange.describe()
     headers = _named(exchange, found)
-    if found.snapshot is None or found.snapshot.offset != wanted:
+    if found.snapshot is None or found.snapshot.offset != offset:
         raise Problem("snapshot_not_found", "there is no snapshot at this offset", headers)
-    raise Problem("snapshot_conflict", "the visible snapshot stays: publish a newer one instead", headers)
+    raise Problem(
+        "snapshot_conflict", "the visible snapshot cannot be deleted: publish a newer one instead", headers
+    )
 
 
 async def put_retention(exchange: Exchange) -> None:
-    """PUT on retention: drop what lies before the offset."""
+    """PUT on retention: drop the messages before the offset."""
     target = exchange.target
-    command = Trim(target.bucket, target.stream, _offset(exchange), exchange.wanted_incarnation())
+    command = Trim(target.bucket, target.stream, _offset(exchange), exchange.requested_incarnation())
     trimmed = exchange.expect(StreamTrimmed, await exchange.group.ask(command))
     headers = exchange.state_headers(trimmed.incarnation, trimmed.tail, trimmed.tail, trimmed.closed)
     headers.append(("stream-earliest-offset", format_offset(trimmed.earliest)))
@@ -193,7 +190,7 @@ async def put_retention(exchange: Exchange) -> None:
 def _offset(exchange: Exchange) -> int:
     offset = parse_offset(exchange.target.argument or "")
     if offset < 0:
-        raise Problem("invalid_offset", "the offset here is the digits that the server gave")
+        raise Problem("invalid_offset", "the offset here must be digits that the server has sent")
     return offset
 
 
@@ -211,8 +208,8 @@ def _headers(exchange: Exchange, found: Description, snapshot: Snapshot) -> Head
     return headers
 
 
-def _range(header: str | None, size: int) -> tuple[int, int] | None:
-    """The stretch that is asked for; None, which is all of it, for what is not one range of bytes."""
+def _parse_range(header: str | None, size: int) -> tuple[int, int] | None:
+    """The requested bytes; None, which means all of them, if the header is not one range of bytes."""
     match = _RANGE.fullmatch(header.strip()) if header is not None else None
     if match is None or match.group() == "bytes=-" or max(map(len, match.groups())) > 30:
         return None

@@ -1,1 +1,1 @@
-"""How requests and answers are spelled: paths, headers, queries, tokens. No I/O, no state."""
+"""The syntax of requests and answers: paths, headers, queries, tokens. No I/O, no state."""

@@ -1,4 +1,4 @@
-"""The headers that every response has: security, and what browsers may see across origins."""
+"""The headers of every response: security, and what pages of other origins may see."""
 
 from collections.abc import Sequence
 
@@ -44,7 +44,7 @@ PREFLIGHT_LINES = render(
         ("access-control-max-age", str(PREFLIGHT_SECONDS)),
     ]
 )
-"""What a browser that asks first is told on top of what every response has."""
+"""What the answer to a preflight request has in addition to the headers of every response."""
 
 _SECURITY: HeaderList = [
     ("x-content-type-options", "nosniff"),
@@ -60,11 +60,11 @@ class CorsPolicy:
         self.open = render(_allowing("*")) if "*" in origins else None
 
     def lines(self, origin: str | None) -> str:
-        """The header lines of every response to this origin; `open`, if they are the same for everyone."""
+        """The header lines of every response to this origin; `open`, if they are the same for all origins."""
         return self.open if self.open is not None else self.listed(origin)
 
     def listed(self, origin: str | None) -> str:
-        """Those of a response that `*` does not cover: pages of origins that are listed may read it."""
+        """The header lines where `*` does not apply: only pages of listed origins may read the response."""
         if origin in self._origins and origin is not None:
             return render([*_allowing(origin), ("vary", "Origin")])
         return render([*_SECURITY, ("vary", "Origin")])

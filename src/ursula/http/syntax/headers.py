@@ -1,4 +1,4 @@
-"""The request headers that mean something to us: each once, in ASCII, and with valid values."""
+"""The request headers that the server interprets: each sent once, in ASCII, with a valid value."""
 
 from urllib.parse import quote
 
@@ -11,9 +11,10 @@ from ...model.limits import (
     TTL_SECONDS_MAX,
 )
 from ...model.text.attributes import Attributes, AttributesInvalid, read_attributes
+from ...times import NotRfc3339, parse_time
 from ..errors import Problem
 from ..wire.headers import HeaderList, RequestHeaders
-from .tokens import parse_number, parse_time
+from .tokens import parse_number
 
 OURS = frozenset(
     (
@@ -40,19 +41,20 @@ OURS = frozenset(
     )
 )
 IGNORED_BYTES_MAX = 1024
-"""How long the list of ignored attributes may get: proxies refuse long headers."""
+"""The longest list of ignored attributes: proxies reject long headers."""
+
 _JOINED = frozenset(("if-none-match", "if-match"))
 
 
 def take_headers(headers: RequestHeaders) -> dict[str, str]:
-    """Our headers of a request by name, in lower case."""
+    """The headers of a request that the server interprets, by name in lower case."""
     taken = {}
     for name in OURS.intersection(headers.keys()):
         values = headers[name]
         if len(values) == 1:
             taken[name] = values[0]
         elif not values:
-            raise Problem("header_invalid", f"the header {name} has characters that are not ASCII")
+            raise Problem("header_invalid", f"the header {name} has non-ASCII characters")
         elif name in _JOINED:
             taken[name] = ", ".join(values)
         else:
@@ -61,7 +63,7 @@ def take_headers(headers: RequestHeaders) -> dict[str, str]:
 
 
 def wants_close(headers: dict[str, str]) -> bool:
-    """Whether Stream-Closed is there and true; any other value counts as absent."""
+    """Whether Stream-Closed is present and true; any other value counts as absent."""
     value = headers.get("stream-closed")
     return value is not None and value.strip().lower() == "true"
 
@@ -73,9 +75,11 @@ def parse_producer(headers: dict[str, str]) -> Producer | None:
     if identity is None and epoch is None and seq is None:
         return None
     if identity is None or epoch is None or seq is None:
-        raise Problem("producer_headers_invalid", "Producer-Id, Producer-Epoch and Producer-Seq go together")
+        raise Problem(
+            "producer_headers_invalid", "Producer-Id, Producer-Epoch and Producer-Seq must be sent together"
+        )
     if not identity or len(identity) > PRODUCER_ID_BYTES_MAX:
-        raise Problem("producer_headers_invalid", f"Producer-Id has 1 to {PRODUCER_ID_BYTES_MAX} bytes")
+        raise Problem("producer_headers_invalid", f"Producer-Id must have 1 to {PRODUCER_ID_BYTES_MAX} bytes")
     return Producer(
         identity, _producer_number("Producer-Epoch", epoch), _producer_number("Producer-Seq", seq)
     )
@@ -89,15 +93,15 @@ def _producer_number(name: str, text: str) -> int:
 
 
 def parse_stream_seq(headers: dict[str, str]) -> str | None:
-    """The writer's own sequence token, compared as bytes."""
+    """The writer's own sequence token, which is compared as bytes."""
     seq = headers.get("stream-seq")
     if seq is not None and len(seq) > STREAM_SEQ_BYTES_MAX:
-        raise Problem("header_invalid", f"Stream-Seq has at most {STREAM_SEQ_BYTES_MAX} bytes")
+        raise Problem("header_invalid", f"Stream-Seq must have at most {STREAM_SEQ_BYTES_MAX} bytes")
     return seq
 
 
 def parse_record_match(headers: dict[str, str]) -> int | None:
-    """The ordinal that the next message must have."""
+    """The record that the next message must become."""
     text = headers.get("stream-record-match")
     if text is None:
         return None
@@ -116,38 +120,48 @@ def parse_attributes(text: bytes | str) -> Attributes:
 
 
 def parse_attributes_header(headers: dict[str, str]) -> Attributes | None:
-    """The attributes that a stream is to be created with."""
+    """The attributes for a new stream."""
     text = headers.get("stream-attrs")
     return None if text is None else parse_attributes(text)
 
 
 def ignored_attributes(names: tuple[str, ...]) -> HeaderList:
-    """The header that names the attributes which were not stored, if there are any.
+    """The header that names the attributes that were not stored, if there are any.
 
-    The names are the client's, so they are percent-encoded; those that do not fit are only counted.
+    The names come from the client, so they are percent-encoded; those that do not fit are only counted.
     """
     if not names:
         return []
-    told: list[str] = []
+    listed: list[str] = []
     room = IGNORED_BYTES_MAX - len(f"+{len(names)}")
     for name in names:
         encoded = quote(name, safe="", errors="replace") or '""'
         room -= len(encoded) + len(", ")
         if room < 0:
-            told.append(f"+{len(names) - len(told)}")
+            listed.append(f"+{len(names) - len(listed)}")
             break
-        told.append(encoded)
-    return [("stream-attrs-ignored", ", ".join(told))]
+        listed.append(encoded)
+    return [("stream-attrs-ignored", ", ".join(listed))]
 
 
 def parse_lifetime(headers: dict[str, str]) -> tuple[int | None, int | None]:
-    """The sliding window in seconds, or the fixed end in microseconds since 1970, or neither."""
+    """The sliding window in seconds, or the fixed deadline in microseconds since 1970, or neither."""
     ttl, expires_at = headers.get("stream-ttl"), headers.get("stream-expires-at")
     if ttl is not None and expires_at is not None:
-        raise Problem("invalid_ttl", "Stream-TTL and Stream-Expires-At exclude each other")
+        raise Problem("invalid_ttl", "Stream-TTL and Stream-Expires-At cannot be combined")
     if ttl is not None:
         seconds = parse_number(ttl)
         if seconds is None or seconds > TTL_SECONDS_MAX:
             raise Problem("invalid_ttl", f"Stream-TTL must be whole seconds from 0 to {TTL_SECONDS_MAX}")
         return seconds, None
-    return None, None if expires_at is None else parse_time(expires_at)
+    return None, None if expires_at is None else _parse_deadline(expires_at)
+
+
+def _parse_deadline(text: str) -> int:
+    try:
+        return parse_time(text)
+    except NotRfc3339:
+        message = "Stream-Expires-At must be an RFC 3339 time such as 2030-01-01T00:00:00Z"
+        raise Problem("invalid_ttl", message) from None
+    except ValueError as error:
+        raise Problem("invalid_ttl", f"Stream-Expires-At is not a time: {error}") from None

@@ -1,4 +1,4 @@
-"""The `Host` header, before any of it goes into a URL of ours."""
+"""The `Host` header, checked before any of it goes into a URL that the server sends."""
 
 import re
 from functools import lru_cache
@@ -14,12 +14,12 @@ _HOST = re.compile(
     """,
     re.VERBOSE,
 )
-"""A name or an address as in RFC 3986, section 3.2.2, but never empty; IPv4 is a name by its form."""
+"""A name or an address as in RFC 3986, section 3.2.2, but never empty; an IPv4 address matches as a name."""
 
 
 @lru_cache(maxsize=256)
 def is_valid_host(text: str) -> bool:
-    """Whether this can stand between `http://` and a path: a name or an address, perhaps with a port."""
+    """Whether this may follow `http://` in a URL: a name or an address, optionally with a port."""
     found = _HOST.fullmatch(text) if len(text) <= HOST_BYTES_MAX else None
     if found is None or int(found["port"] or 0) > PORT_MAX:
         return False

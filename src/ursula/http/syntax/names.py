@@ -18,7 +18,7 @@ PARTS: dict[str, bool | None] = {
     "bootstrap": False,
     "append-batch": False,
 }
-"""What a path may name below a stream, and whether it takes an argument (None: it may)."""
+"""What a path may name below a stream, and whether that takes an argument (None: optionally)."""
 
 BUCKET_PATTERN = "a bucket name has 4 to 64 characters of a-z, 0-9, '_' and '-'"
 _BUCKET = re.compile(r"[a-z0-9_-]{4,64}")
@@ -27,7 +27,7 @@ _BUCKET = re.compile(r"[a-z0-9_-]{4,64}")
 class Target(NamedTuple):
     """What a path names: a stream, or with `part` (and its argument) something that belongs to one.
 
-    `flat` paths make their bucket on the fly.
+    A `flat` path creates its bucket on demand.
     """
 
     bucket: str
@@ -38,7 +38,7 @@ class Target(NamedTuple):
 
 
 NO_TARGET = Target("", "", False)
-"""What a path names that is neither of a bucket nor of a stream."""
+"""The target of a path that names neither a bucket nor a stream."""
 
 
 def parse_stream_path(path: str) -> Target:
@@ -55,23 +55,25 @@ def parse_stream_path(path: str) -> Target:
     if len(f"{bucket}/{stream}".encode()) > BUCKETED_PATH_BYTES_MAX:
         raise Problem(
             "invalid_stream_id",
-            f"bucket and stream id together may have {BUCKETED_PATH_BYTES_MAX} bytes",
+            f"bucket and stream id together may have at most {BUCKETED_PATH_BYTES_MAX} bytes",
         )
     return Target(bucket, stream, False, *_part(rest))
 
 
 def _part(rest: list[str]) -> tuple[str, str | None]:
-    """What is named below a stream, with its argument."""
+    """The part of a stream that the rest of a path names, with its argument."""
     if not rest:
         return "", None
     name, *arguments = rest
     if name not in PARTS or len(arguments) > 1 or PARTS[name] not in (None, bool(arguments)):
-        raise Problem("invalid_stream_id", "a stream has no such sub-path, and a stream id has no '/'")
+        raise Problem(
+            "invalid_stream_id", "a stream has no such sub-path, and a stream id must not contain '/'"
+        )
     return name, arguments[0] if arguments else None
 
 
 def parse_bucket_name(name: str) -> str:
-    """The name of a bucket that is to be created."""
+    """The name of a bucket to be created."""
     if name in RESERVED_BUCKETS:
         raise Problem("invalid_bucket_id", f"the bucket name {name!r} is reserved")
     if not is_bucket_name(name):
@@ -80,7 +82,7 @@ def parse_bucket_name(name: str) -> str:
 
 
 def is_bucket_name(name: str) -> bool:
-    """Whether a bucket could be created under this name, unless it is reserved."""
+    """Whether a bucket name has the right form; it may still be reserved."""
     return _BUCKET.fullmatch(name) is not None
 
 
@@ -100,14 +102,14 @@ def parse_source(header: str, target: Target) -> str:
 def _flat(name: str) -> Target:
     _check_text(name)
     if len(name) > FLAT_PATH_BYTES_MAX or len(name.encode()) > FLAT_PATH_BYTES_MAX:
-        raise Problem("invalid_stream_id", f"a stream path may have {FLAT_PATH_BYTES_MAX} bytes")
+        raise Problem("invalid_stream_id", f"a stream path may have at most {FLAT_PATH_BYTES_MAX} bytes")
     bucket, slash, stream = name.partition("/")
     if bucket in RESERVED_BUCKETS or bucket == "__ds":
         raise Problem("invalid_stream_id", f"the first segment {bucket!r} is reserved")
     if not slash:
         bucket, stream = DEFAULT_BUCKET, name
     if not bucket or not stream:
-        raise Problem("invalid_stream_id", "the stream path is empty or begins or ends with its bucket")
+        raise Problem("invalid_stream_id", "the stream path is empty, or lacks its bucket or its stream")
     return Target(bucket, stream, True)
 
 
@@ -115,4 +117,4 @@ def _check_text(name: str) -> None:
     if "\ufffd" in name:
         raise Problem("invalid_stream_id", "the path is not valid percent-encoded UTF-8")
     if "\0" in name or ".." in name:
-        raise Problem("invalid_stream_id", "a name has neither NUL nor '..'")
+        raise Problem("invalid_stream_id", "a name must contain neither NUL nor '..'")

@@ -1,4 +1,4 @@
-"""The query of a read: where from, how much, and whether to wait."""
+"""The query parameters of a read: from where, how much, and whether to wait."""
 
 from enum import Enum
 from functools import lru_cache
@@ -14,7 +14,7 @@ REMEMBERED_CHARACTERS_MAX = 200
 
 
 class Live(Enum):
-    """How a read goes on at the tail."""
+    """What a read does at the tail."""
 
     NO = ""
     LONG_POLL = "long-poll"
@@ -22,7 +22,7 @@ class Live(Enum):
 
 
 class RecordQuery(NamedTuple):
-    """Which messages, by ordinal: from `first` on, or the last `last`; neither means from the next one on."""
+    """Which messages, by record: from `first` on, or the last `last`; with neither, from the next one on."""
 
     first: int | None
     last: int | None
@@ -31,7 +31,7 @@ class RecordQuery(NamedTuple):
 
 
 class ReadQuery(NamedTuple):
-    """The parameters of a read; `offset` None if none was given."""
+    """The parameters of a read. `offset` is None if there was none."""
 
     offset: int | None
     bytes_max: int
@@ -42,7 +42,7 @@ class ReadQuery(NamedTuple):
 
 
 def parse_read_query(query: str) -> ReadQuery:
-    """The parameters that we know; others are ignored."""
+    """The known parameters; others are ignored."""
     return _remembered(query) if len(query) <= REMEMBERED_CHARACTERS_MAX else _parse(query)
 
 
@@ -52,19 +52,19 @@ def _remembered(query: str) -> ReadQuery:
 
 
 def parse_query(query: str) -> dict[str, str]:
-    """The parameters by name; of one given twice the first counts, but an offset must not be."""
+    """The parameters by name. Of a repeated one the first value counts; an offset must not be repeated."""
     given: dict[str, str] = {}
     for pair in query.split("&") if query else ():
         name, _, value = pair.partition("=")
         name = unquote_plus(name)
         if name == "offset" and name in given:
-            raise Problem("invalid_offset", "offset was given twice")
+            raise Problem("invalid_offset", "offset was given more than once")
         given.setdefault(name, unquote_plus(value))
     return given
 
 
 def parse_count(given: dict[str, str], name: str, default: int, least: int, most: int) -> int:
-    """A parameter that is a whole number between two others."""
+    """A parameter that is a whole number within a range."""
     if name not in given:
         return default
     number = parse_number(given[name])
@@ -78,14 +78,14 @@ def _parse(query: str) -> ReadQuery:
     offset = given.get("offset")
     records = _records(given)
     if records is not None and offset is not None:
-        raise Problem("invalid_parameter", "a read is by offset or by record, not both")
+        raise Problem("invalid_parameter", "a read takes an offset or a record, not both")
     return ReadQuery(
-        None if offset is None else parse_offset(offset),
-        _bytes_max(given.get("max_bytes")),
-        _live(given.get("live"), offset, records),
-        given.get("cursor", given.get("stream-cursor")),
-        _wait_seconds(given),
-        records,
+        offset=None if offset is None else parse_offset(offset),
+        bytes_max=_bytes_max(given.get("max_bytes")),
+        live=_live(given.get("live"), offset, records),
+        cursor=given.get("cursor", given.get("stream-cursor")),
+        wait_seconds=_wait_seconds(given),
+        records=records,
     )
 
 
@@ -97,14 +97,14 @@ def _records(given: dict[str, str]) -> RecordQuery | None:
             raise Problem("invalid_parameter", "max_records and record_view need record or tail_records")
         return None
     if record is not None and last is not None:
-        raise Problem("invalid_parameter", "record and tail_records exclude each other")
+        raise Problem("invalid_parameter", "record and tail_records cannot be combined")
     if view not in (None, "envelope"):
-        raise Problem("invalid_parameter", "record_view is envelope")
+        raise Problem("invalid_parameter", "record_view must be envelope")
     return RecordQuery(
-        None if record in (None, "now") else parse_count(given, "record", 0, 0, RECORD_MAX),
-        None if last is None else parse_count(given, "tail_records", 0, 0, RECORD_MAX),
-        parse_count(given, "max_records", RECORD_MAX, 1, RECORD_MAX),
-        view is not None,
+        first=None if record in (None, "now") else parse_count(given, "record", 0, 0, RECORD_MAX),
+        last=None if last is None else parse_count(given, "tail_records", 0, 0, RECORD_MAX),
+        count_max=parse_count(given, "max_records", RECORD_MAX, 1, RECORD_MAX),
+        as_envelopes=view is not None,
     )
 
 
@@ -116,7 +116,7 @@ def _live(text: str | None, offset: str | None, records: RecordQuery | None) -> 
     except ValueError:
         live = Live.NO
     if live is Live.NO:
-        raise Problem("invalid_parameter", "live is long-poll or sse")
+        raise Problem("invalid_parameter", "live must be long-poll or sse")
     if offset is None and records is None and live is Live.LONG_POLL:
         raise Problem("invalid_offset", "a live read needs an offset")
     return live
@@ -127,7 +127,7 @@ def _bytes_max(text: str | None) -> int:
         return READ_BYTES_DEFAULT
     number = parse_number(text)
     if not number:
-        raise Problem("invalid_parameter", "max_bytes must be a whole number from 1")
+        raise Problem("invalid_parameter", "max_bytes must be a whole number of at least 1")
     return min(number, READ_BYTES_MAX)
 
 

@@ -1,11 +1,10 @@
-"""The tokens of the protocol as text: offsets, incarnations, entity tags, cursors, times.
+"""The tokens of the protocol as text: offsets, incarnations, entity tags, cursors.
 
-Digits are ASCII digits and nothing else: Python's int() takes more than the protocol does.
+Digits are ASCII digits and nothing else: Python's int() accepts more than the protocol does.
 """
 
 import random
 import re
-from datetime import UTC, datetime
 
 from ...model.commands import IfMatch, Version
 from ...model.offsets import BEGINNING, TAIL
@@ -14,7 +13,6 @@ from ..errors import Problem
 _OFFSET = re.compile(r"[0-9]{1,20}|[0-9]{16}_[0-9]{16}")
 _OFFSET_MAX = 2**63 - 1
 _NUMBER = re.compile(r"0|[1-9][0-9]*")
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _TAG = re.compile(r'(?:W/)?"([^"]*)"')
 _STATE = re.compile(r"([0-9]+)-([0-9]+-[0-9]+-[0-9]+):[0-9]+:([0-9]+)(:c)?")
 
@@ -24,33 +22,33 @@ CURSOR_INTERVAL_SECONDS = 20
 
 
 def parse_offset(text: str) -> int:
-    """An offset as sent by a client: -1, now, 1 to 20 digits, or two groups of 16."""
+    """An offset as a client sends it: -1, now, 1 to 20 digits, or two groups of 16."""
     if text == "-1":
         return BEGINNING
     if text == "now":
         return TAIL
     if _OFFSET.fullmatch(text) is None:
-        raise Problem("invalid_offset", "an offset is -1, now, or the digits that the server gave")
+        raise Problem("invalid_offset", "an offset is -1, now, or digits that the server has sent")
     return min(int(text.rpartition("_")[2]), _OFFSET_MAX)
 
 
 def format_offset(offset: int) -> str:
-    """An offset as we send it: 20 digits, so that text order is number order."""
+    """An offset as the server sends it: 20 digits, so that offsets sort as text."""
     return str(offset).zfill(OFFSET_DIGITS)
 
 
 def parse_number(text: str) -> int | None:
-    """A decimal number without sign, leading zeros or other characters; None if it is none."""
+    """A decimal number without sign, leading zeros or other characters; None for any other text."""
     return int(text) if len(text) <= 30 and _NUMBER.fullmatch(text) else None
 
 
 def format_tag(incarnation: str, start: int, end: int, closed: bool) -> str:
-    """The entity tag of a stretch of a stream, or (start = end = tail) of its state."""
+    """The entity tag of a range of a stream, or (start = end = tail) of its state."""
     return f'"{incarnation}:{start}:{end}:c"' if closed else f'"{incarnation}:{start}:{end}"'
 
 
 def tag_matches(header: str, tag: str) -> bool:
-    """Whether an If-None-Match header names the tag: a list, weak tags and * included."""
+    """Whether an If-None-Match header (a list, weak tags and * included) names the tag."""
     if header.strip() == "*":
         return True
     opaque = tag.strip('"')
@@ -58,7 +56,7 @@ def tag_matches(header: str, tag: str) -> bool:
 
 
 def parse_if_match(header: str, generation: int) -> IfMatch:
-    """The states that an If-Match header allows. A foreign tag, or one of before a restore, allows none."""
+    """The states that an If-Match header allows. A foreign tag, or one from before a restore, allows none."""
     if header.strip() == "*":
         return IfMatch((), any_version=True)
     versions = []
@@ -70,36 +68,15 @@ def parse_if_match(header: str, generation: int) -> IfMatch:
 
 
 def parse_incarnation(header: str, generation: int) -> str:
-    """The incarnation that the header demands; one of before a restore demands what no stream has."""
+    """The incarnation that the header names. One from before a restore becomes one that no stream has."""
     prefix = f"{generation}-"
     return header[len(prefix) :] if header.startswith(prefix) else ""
 
 
 def cursor_at(now_seconds: float, echoed: str | None) -> str:
-    """The cursor of a live answer: the interval now, or one later than the client already has."""
+    """The cursor of a live answer: the current interval, or a later one than the client has already."""
     interval = int(now_seconds - CURSOR_EPOCH_SECONDS) // CURSOR_INTERVAL_SECONDS
     known = parse_number(echoed) if echoed is not None else None
     if known is not None and known >= interval:
         interval = known + max(1, random.randint(1, 3600) // CURSOR_INTERVAL_SECONDS)
     return str(interval)
-
-
-def parse_time(text: str) -> int:
-    """An RFC 3339 time in microseconds since 1970."""
-    if _RFC3339.fullmatch(text) is None:
-        raise Problem(
-            "invalid_ttl", "Stream-Expires-At must be an RFC 3339 time such as 2030-01-01T00:00:00Z"
-        )
-    try:
-        moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise Problem("invalid_ttl", f"Stream-Expires-At is not a time: {error}") from None
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def format_time(microseconds: int) -> str:
-    """The same, as text in UTC."""
-    seconds, fraction = divmod(microseconds, 1_000_000)
-    moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=fraction)
-    return moment.isoformat().replace("+00:00", "Z")

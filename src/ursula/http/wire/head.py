@@ -1,13 +1,13 @@
 """The heads of requests, and a cache of those that clients send over and over.
 
-A client that appends to a stream, or polls it, sends the same head each time, byte for byte. llhttp parses it
-the same way each time: so a head that was parsed before is looked up instead. A client of many streams sends
-the same header lines below many request lines: so those lines are looked up by themselves too, and a request
-line that is plain in every character is taken apart here.
+A client that appends to a stream, or polls it, sends the same head each time, byte for byte, and llhttp
+parses it the same way each time. So a head that was parsed before is looked up instead. A client of many
+streams sends the same header lines below many request lines. So those lines are looked up on their own too,
+and a request line of plain characters is parsed here.
 
-Only heads that are plain in every respect are kept: HTTP/1.1, keep-alive, a body of known and small length or
-none, nothing to negotiate. A head, or a block of header lines, must come twice before it is kept, so that
-those that differ each time (a producer's sequence number) neither fill the cache nor push others out of it.
+Only plain heads are kept: HTTP/1.1, keep-alive, a body of known and small length or none, nothing to
+negotiate. A head, or a block of header lines, must come twice before it is kept, so that those that differ
+each time (a producer's sequence number) neither fill the cache nor evict others from it.
 """
 
 import re
@@ -23,9 +23,9 @@ SEEN_ONCE_MAX = 8192
 T = TypeVar("T")
 
 _REQUEST_LINE = re.compile(rb"(GET|HEAD|PUT|POST|DELETE) (/[A-Za-z0-9._~/?&=%:@!$'()*+,;-]*) HTTP/1\.1")
-"""What needs no look at each character: llhttp takes all of these for what they are."""
+"""Request lines in which llhttp gives no character a special meaning."""
 
-_NEVER_KNOWN = frozenset(("transfer-encoding", "expect", "upgrade", "connection", "proxy-connection"))
+_NEVER_KEPT = frozenset(("transfer-encoding", "expect", "upgrade", "connection", "proxy-connection"))
 
 
 class Head:
@@ -35,7 +35,7 @@ class Head:
         "body_length",
         "expects_continue",
         "headers",
-        "is_old",
+        "is_http_1_0",
         "keep_alive",
         "memo",
         "method",
@@ -44,37 +44,37 @@ class Head:
     )
 
     def __init__(
-        self, method: str, target: str, headers: RequestHeaders, is_old: bool, keep_alive: bool
+        self, method: str, target: str, headers: RequestHeaders, is_http_1_0: bool, keep_alive: bool
     ) -> None:
         self.method = method
         path, _, self.query_string = target.partition("?")
         self.path = unquote(path) if "%" in path else path
         self.headers = headers
-        self.is_old = is_old
-        self.keep_alive = keep_alive and not is_old
+        self.is_http_1_0 = is_http_1_0
+        self.keep_alive = keep_alive and not is_http_1_0
         self.body_length: int | None = 0
         self.expects_continue = False
         self.memo: Any = None
-        """What the handler of requests has found out from the head alone."""
+        """What the handler of requests has derived from the head alone."""
         length = headers.first("content-length")
         if length is not None:
-            self.body_length = int(length)  # the parser has checked it
+            self.body_length = int(length)  # llhttp has checked it
         elif "transfer-encoding" in headers:
             self.body_length = None
         if "expect" in headers:
             expected = headers.first("expect") or ""
-            self.expects_continue = not is_old and expected.lower() == "100-continue"
+            self.expects_continue = not is_http_1_0 and expected.lower() == "100-continue"
 
 
-class _Known(Generic[T]):
-    """A bounded cache that takes what comes a second time."""
+class _SecondTimeCache(Generic[T]):
+    """A bounded cache that keeps a value when it comes for the second time."""
 
     def __init__(self) -> None:
         self.kept: dict[bytes, T] = {}
         self.seen_once: set[int] = set()
 
     def note(self, key: bytes, value: T) -> None:
-        """Something was seen."""
+        """A value has come."""
         mark = hash(key)
         if mark not in self.seen_once:
             if len(self.seen_once) >= SEEN_ONCE_MAX:
@@ -91,11 +91,11 @@ class KnownHeads:
 
     def __init__(self, body_bytes_max: int) -> None:
         self._body_bytes_max = body_bytes_max
-        self._heads: _Known[Head] = _Known()
-        self._blocks: _Known[RequestHeaders] = _Known()
+        self._heads: _SecondTimeCache[Head] = _SecondTimeCache()
+        self._blocks: _SecondTimeCache[RequestHeaders] = _SecondTimeCache()
 
     def find(self, raw: bytes) -> Head | None:
-        """The head that has these bytes, if it is known or can be put together from what is."""
+        """The head of these bytes, if it is known, or its header lines are."""
         head = self._heads.kept.get(raw)
         if head is not None:
             return head
@@ -109,15 +109,17 @@ class KnownHeads:
         if match is None:
             return None
         method, target = match.groups()
-        head = Head(method.decode("ascii"), target.decode("ascii"), headers, is_old=False, keep_alive=True)
+        head = Head(
+            method.decode("ascii"), target.decode("ascii"), headers, is_http_1_0=False, keep_alive=True
+        )
         self._heads.note(raw, head)
         return head
 
     def note(self, raw: bytes, head: Head) -> None:
-        """A head was parsed from bytes that begin with these, up to their first empty line.
+        """Note a head that was parsed from these bytes, up to their first empty line.
 
-        Empty lines may come before a request line, and are no part of a head: without a look at the first
-        line they would become one.
+        Empty lines may come before a request line, and are not part of a head. Without a check of the first
+        line they would be kept as one.
         """
         if len(raw) > KNOWN_HEAD_BYTES_MAX or not self._is_plain(head):
             return
@@ -128,6 +130,6 @@ class KnownHeads:
 
     def _is_plain(self, head: Head) -> bool:
         length = head.body_length
-        if head.is_old or not head.keep_alive or length is None or length > self._body_bytes_max:
+        if head.is_http_1_0 or not head.keep_alive or length is None or length > self._body_bytes_max:
             return False
-        return _NEVER_KNOWN.isdisjoint(head.headers)
+        return _NEVER_KEPT.isdisjoint(head.headers)

@@ -11,13 +11,11 @@ _names: dict[bytes, str] = {}
 """Header names as they were sent, and in lower case: clients send the same few over and over."""
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
-
-
 _NO_CONTENT = _STATUS_LINES[204]
 
 
 def header_name(raw: bytes) -> str:
-    """A header name in lower case. The parser accepts only ASCII in it."""
+    """A header name in lower case. llhttp accepts only ASCII in it."""
     name = _names.get(raw)
     if name is None:
         name = raw.decode("ascii").lower()
@@ -29,14 +27,14 @@ def header_name(raw: bytes) -> str:
 class RequestHeaders(dict[str, list[str]]):
     """The values of each header by its name in lower case.
 
-    A value that is not ASCII is left out, so that a header that has only such values is there without one:
-    whoever needs it can tell that from a header that is missing.
+    A value that is not ASCII is left out. A header that has only such values has an empty list, which tells
+    it from a missing header.
     """
 
     __slots__ = ()
 
     def add(self, name: str, raw: bytes) -> None:
-        """Add a line of the head."""
+        """Add a header line."""
         values = self.setdefault(name, [])
         if raw.isascii():
             values.append(raw.decode("ascii").strip(" \t"))
@@ -53,20 +51,20 @@ def render(headers: HeaderList) -> str:
 
 
 class AnswerHeads:
-    """Encodes the heads of answers. `tick` keeps their date right."""
+    """Encodes the heads of answers. `tick` keeps their date current."""
 
     def __init__(self) -> None:
         self.tick()
 
     def tick(self) -> None:
-        """A second may have passed."""
+        """Update the date. Called at least once a second."""
         self._date = f"date: {formatdate(usegmt=True)}\r\n"
 
     def encode(self, status: int, common: str, headers: HeaderList, framing: str) -> bytes:
-        """The status line, the headers, and how the end of the body is told."""
+        """The status line, the headers, and the framing of the body."""
         lines = f"{_STATUS_LINES[status]}{common}{render(headers)}{self._date}{framing}\r\n"
         return lines.encode("latin-1")
 
-    def no_content(self, lines: str, parting: str) -> bytes:
-        """The whole of an answer without a body."""
-        return f"{_NO_CONTENT}{lines}{self._date}{parting}\r\n".encode("latin-1")
+    def no_content(self, lines: str, close: str) -> bytes:
+        """A complete answer without a body."""
+        return f"{_NO_CONTENT}{lines}{self._date}{close}\r\n".encode("latin-1")

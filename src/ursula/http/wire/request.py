@@ -1,4 +1,4 @@
-"""One request on a connection: its head, its body as far as that has arrived, and the ways to answer it."""
+"""One request on a connection: its head, its body as far as it has arrived, and the ways to answer it."""
 
 import asyncio
 import os
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 BUFFERED_BYTES_MAX = 256 * 1024
-"""A connection is not read from while more of a body than this waits for whoever handles the request."""
+"""A connection is not read while more of a body than this waits for the handler of the request."""
 
 SHARED_BYTES_MIN = 4096
-"""Chunks of at least this size are sent without copying: many readers may be sent the same bytes."""
+"""Chunks of at least this size are sent without a copy, since many readers may get the same bytes."""
 
 FILE_PART_BYTES = 256 * 1024
 
 NO_BODY = frozenset((204, 304))
-"""Answers with these statuses never have a body, nor a length of one."""
+"""Answers with these statuses have neither a body nor a Content-Length."""
 
 
 class BodyCutOff(Exception):
-    """The client did not send all of the body, or sent something that cannot be a part of it."""
+    """The client did not send all of the body, or broke its encoding."""
 
 
 class Request:
@@ -47,7 +47,7 @@ class Request:
     )
 
     def __init__(self, connection: "Connection", head: Head, body: bytes | None = None) -> None:
-        """`body` is all of it, if it has arrived already."""
+        """`body` is the whole body, if it has arrived already."""
         self._connection = connection
         self.head = head
         self.method = head.method
@@ -64,12 +64,12 @@ class Request:
 
     @property
     def query_string(self) -> str:
-        """What comes after the question mark, as it was sent."""
+        """The query after the question mark, as it was sent."""
         return self.head.query_string
 
     @property
     def body_length(self) -> int | None:
-        """How long the body is, if the head says so."""
+        """The length of the body, if the head has it."""
         return self.head.body_length
 
     @property
@@ -79,27 +79,27 @@ class Request:
 
     @property
     def is_gone(self) -> bool:
-        """Whether there is no client any more that could be answered."""
+        """Whether the client has disconnected."""
         return self._connection.is_lost
 
     # The body
 
     @property
     def whole_body(self) -> bytes | None:
-        """The body, if all of it has arrived and none of it was taken."""
+        """The body, if all of it has arrived and none of it has been read."""
         if not self.is_complete:
             return None
         parts = self._parts
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def feed(self, data: bytes) -> None:
-        """Some of the body has arrived."""
+        """A part of the body has arrived."""
         self._parts.append(data)
         self.buffered_bytes += len(data)
         self._wake()
 
     def complete(self) -> None:
-        """All of the body has arrived."""
+        """The whole body has arrived."""
         self.is_complete = True
         self._wake()
 
@@ -110,7 +110,7 @@ class Request:
             self._wake()
 
     async def parts(self) -> AsyncGenerator[bytes]:
-        """The body as it arrives. Raises BodyCutOff if its end does not."""
+        """The body as it arrives. Raises BodyCutOff if the end does not arrive."""
         if self.expects_continue:
             self.expects_continue = False
             if not self.is_complete and not self._parts:
@@ -140,7 +140,7 @@ class Request:
     # The answer
 
     def send(self, status: int, common: str, headers: HeaderList, body: bytes | None) -> None:
-        """Answer with a body, or without one."""
+        """Answer with or without a body."""
         connection = self._connection
         if self.method == "HEAD" or status in NO_BODY:
             framing = "" if body is None else f"content-length: {len(body)}\r\n"
@@ -149,22 +149,22 @@ class Request:
             framing = ""
         else:
             framing = f"content-length: {len(body or b'')}\r\n"
-        head = connection.heads.encode(status, common, headers, framing + self._parting())
+        head = connection.heads.encode(status, common, headers, framing + self._close_header())
         connection.write(head + body if body else head)
         connection.finished(self)
 
     def send_no_content(self, lines: str) -> None:
-        """Answer 204 with header lines that are encoded already."""
+        """Answer 204 with header lines that are already encoded."""
         connection = self._connection
-        connection.write(connection.heads.no_content(lines, self._parting()))
+        connection.write(connection.heads.no_content(lines, self._close_header()))
         connection.finished(self)
 
     def send_file(
-        self, status: int, common: str, headers: HeaderList, file: int, start: int, end: int
+        self, status: int, common: str, headers: HeaderList, *, file: int, start: int, end: int
     ) -> None:
-        """Answer with a range of an open file, read as the client takes it. The file is closed at the end."""
+        """Answer with a range of an open file, read at the client's pace. The file is closed at the end."""
         connection = self._connection
-        framing = f"content-length: {end - start}\r\n{self._parting()}"
+        framing = f"content-length: {end - start}\r\n{self._close_header()}"
         connection.write(connection.heads.encode(status, common, headers, framing))
         connection.start(self._copy_file(file, start, end))
 
@@ -175,7 +175,7 @@ class Request:
                 size = min(FILE_PART_BYTES, end - start)
                 data = await loop.run_in_executor(None, os.pread, file, size, start)
                 if not data:
-                    connection.abort()  # the file shrank: a cut answer says so, a filled-up one would lie
+                    connection.abort()  # the file has shrunk: padding would hide that
                     return
                 start += len(data)
                 connection.write(data)
@@ -187,22 +187,22 @@ class Request:
         connection.finished(self)
 
     def begin(self, status: int, common: str, headers: HeaderList) -> "Outgoing":
-        """Begin an answer whose body comes bit by bit."""
-        framing = "" if self.head.is_old else "transfer-encoding: chunked\r\n"
+        """Begin an answer whose body is sent piece by piece."""
+        framing = "" if self.head.is_http_1_0 else "transfer-encoding: chunked\r\n"
         connection = self._connection
-        connection.write(connection.heads.encode(status, common, headers, framing + self._parting()))
+        connection.write(connection.heads.encode(status, common, headers, framing + self._close_header()))
         return Outgoing(self, connection)
 
-    def _parting(self) -> str:
-        """What the head says if the connection ends after this answer."""
-        # No request can follow a body that nobody reads.
+    def _close_header(self) -> str:
+        """The header that announces that the connection ends after this answer, if it does."""
+        # No request can follow a body that is not read.
         if not self.is_complete or self._connection.ends_soon:
             self.keep_alive = False
         return "" if self.keep_alive else "connection: close\r\n"
 
 
 class Outgoing:
-    """An answer that is sent bit by bit."""
+    """An answer that is sent piece by piece."""
 
     __slots__ = ("_connection", "_request")
 
@@ -212,17 +212,17 @@ class Outgoing:
 
     @property
     def is_full(self) -> bool:
-        """Whether the client must read before it is sent more; one that is gone never will."""
+        """Whether the client must read before more is sent. One that has disconnected never will."""
         return self._connection.is_full or self._connection.is_lost
 
-    def when_room(self, callback: Callable[[], None] | None) -> None:
-        """Have a callback called each time the client has read what made it full."""
-        self._connection.on_room = callback
+    def when_drained(self, callback: Callable[[], None] | None) -> None:
+        """Set a callback for each time that the client has read enough to be sent more."""
+        self._connection.on_drained = callback
 
     def write(self, data: bytes) -> None:
-        """Send some of the body."""
+        """Send a part of the body."""
         connection = self._connection
-        if self._request.head.is_old:
+        if self._request.head.is_http_1_0:
             connection.write(data)
         elif len(data) < SHARED_BYTES_MIN:
             connection.write(b"%x\r\n%s\r\n" % (len(data), data))
@@ -230,9 +230,9 @@ class Outgoing:
             connection.write_all((b"%x\r\n" % len(data), data, b"\r\n"))
 
     def end(self) -> None:
-        """The body is over."""
+        """End the body."""
         connection = self._connection
-        connection.on_room = None
-        if not self._request.head.is_old:
+        connection.on_drained = None
+        if not self._request.head.is_http_1_0:
             connection.write(b"0\r\n\r\n")
         connection.finished(self._request)

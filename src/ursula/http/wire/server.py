@@ -1,4 +1,4 @@
-"""All connections: how many there may be, how long they may take, and how much they may leave unread."""
+"""All connections: the limits on their number, on their idle time and on their unread bytes."""
 
 import asyncio
 import contextlib
@@ -9,23 +9,24 @@ import time
 from collections.abc import Callable
 
 from ...malloc import trim_malloc
-from .connection import SMALL_BODY_BYTES, Connection
+from .connection import Connection
 from .head import KnownHeads
 from .headers import AnswerHeads
+from .parser import SMALL_BODY_BYTES
 from .request import Request
 
 BACKLOG = 4096
-LOOK_SECONDS = 0.5
-PARTING_SECONDS = 0.2
+CHECK_SECONDS = 0.5
+LAST_REQUESTS_SECONDS = 0.2
 CONNECTIONS_WORTH_A_TRIM = 1000
 GRACE_SECONDS = 1.0
-"""A client that has been behind for less than this may just have been sent a lot: it is not cut off."""
+"""A client that has been behind for less than this may just have been sent a lot: it is not disconnected."""
 
 logger = logging.getLogger(__name__)
 
 
 class WireServer:
-    """Accepts connections on a socket and hands on their requests."""
+    """Accepts connections on a socket and passes on their requests."""
 
     handle: Callable[[Request], None]
     common: str
@@ -40,7 +41,7 @@ class WireServer:
         self.heads = AnswerHeads()
         self.known_heads = KnownHeads(SMALL_BODY_BYTES)
         self.now = time.monotonic()
-        self.congested: dict[Connection, float] = {}
+        self.behind: dict[Connection, float] = {}  # connections with unread bytes, and since when
         self.clients_ended = 0
         self.is_stopping = False
         self._listener = listener
@@ -49,7 +50,7 @@ class WireServer:
         self._keep_alive_seconds = keep_alive_seconds
         self._connections: set[Connection] = set()
         self._connections_peak = 0
-        self._looks_soon = False
+        self._checks_unread_soon = False
         self._empty = asyncio.Event()
 
     async def serve(
@@ -57,7 +58,7 @@ class WireServer:
     ) -> None:
         """Accept connections until cancelled, or until something fails, and have their requests handled.
 
-        `common` is the header lines of answers that are given here, to what is not a request.
+        `common` has the header lines of answers to input that is not a request.
         """
         self.handle, self.common = handle, common
         loop = asyncio.get_running_loop()
@@ -66,19 +67,19 @@ class WireServer:
         )
         try:
             while True:
-                await asyncio.sleep(LOOK_SECONDS)
-                self._look()
+                await asyncio.sleep(CHECK_SECONDS)
+                self._check()
         finally:
             accepting.close()
 
     async def stop(self, seconds_max: float) -> None:
-        """Answer the requests that are here or on their way, but not for long, and hang up.
+        """Answer the requests that have arrived or are arriving, for a limited time, and hang up.
 
         Once `is_stopping` is set, a connection ends with its next answer. One without a request ends a little
-        later: hanging up on it at once would lose what its client is sending at this moment.
+        later: hanging up on it at once would lose a request that its client is just sending.
         """
         self.is_stopping = True
-        await asyncio.sleep(PARTING_SECONDS)
+        await asyncio.sleep(LAST_REQUESTS_SECONDS)
         for connection in tuple(self._connections):
             connection.close_if_idle()
         with contextlib.suppress(TimeoutError):
@@ -91,51 +92,51 @@ class WireServer:
 
     @property
     def connection_count(self) -> int:
-        """How many are connected."""
+        """How many connections are open."""
         return len(self._connections)
 
     @property
     def unread_bytes(self) -> int:
-        """How much all clients together have not read."""
-        return sum(connection.unread_bytes for connection in self.congested)
+        """How many bytes all clients together have not read."""
+        return sum(connection.unread_bytes for connection in self.behind)
 
     def admit(self, connection: Connection) -> int:
-        """Count a new connection; by how many there are too many now."""
+        """Add a new connection. Returns by how many the limit is exceeded now."""
         self._connections.add(connection)
         self._connections_peak = max(self._connections_peak, len(self._connections))
         return len(self._connections) - self._connections_max
 
     def forget(self, connection: Connection) -> None:
-        """A connection has ended."""
+        """Remove a connection that has ended."""
         self._connections.discard(connection)
-        self.congested.pop(connection, None)
+        self.behind.pop(connection, None)
         if not self._connections:
             self._empty.set()
 
-    def failed(self, error: BaseException | None) -> None:
-        """A connection ends for a reason of ours."""
+    def log_failure(self, error: BaseException | None) -> None:
+        """Log an error of ours that ends a connection."""
         logger.error("a connection failed", exc_info=error)
 
-    def look_at_unread(self) -> None:
-        """See soon whether clients leave too much unread; once, for all who ask meanwhile."""
-        if not self._looks_soon:
-            self._looks_soon = True
+    def check_unread_soon(self) -> None:
+        """Check soon whether clients leave too much unread; once for all calls until then."""
+        if not self._checks_unread_soon:
+            self._checks_unread_soon = True
             asyncio.get_running_loop().call_soon(self._bound_unread)
 
     def _bound_unread(self) -> None:
-        """End the slowest readers if all together leave too much unread."""
-        self._looks_soon = False
+        """Disconnect the slowest readers if all clients together leave too much unread."""
+        self._checks_unread_soon = False
         excess = self.unread_bytes - self._unread_bytes_max
         if excess <= 0:
             return
         is_dire = excess > self._unread_bytes_max
         latest = time.monotonic() - (0 if is_dire else GRACE_SECONDS)
         ended = 0
-        for connection, since in tuple(self.congested.items()):  # the one that has been behind longest first
+        for connection, since in tuple(self.behind.items()):  # the longest behind comes first
             if excess <= 0 or since > latest:
                 break
             excess -= connection.unread_bytes
-            del self.congested[connection]
+            del self.behind[connection]
             connection.abort()
             ended += 1
         if ended:
@@ -145,20 +146,28 @@ class WireServer:
                 "ended %d connections whose clients did not read: limits.unread_bytes were unread", ended
             )
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self.now = now = time.monotonic()
         self.heads.tick()
         self._trim_memory()
-        self._bound_unread()
         for connection in tuple(self._connections):
+            self._note_unread(connection, now)
             try:
-                connection.look(now, self._keep_alive_seconds)
+                connection.check_timeouts(now, self._keep_alive_seconds)
             except Exception as error:
-                self.failed(error)
+                self.log_failure(error)
                 connection.abort()
+        self._bound_unread()
+
+    def _note_unread(self, connection: Connection, now: float) -> None:
+        """Count unread bytes that are too few to pause a connection: in many connections they are many."""
+        if not connection.unread_bytes:
+            self.behind.pop(connection, None)
+        elif connection not in self.behind:
+            self.behind[connection] = now
 
     def _trim_memory(self) -> None:
-        """Have the memory of many connections that have ended go back to the system."""
+        """Return memory to the system after many connections have ended."""
         count = len(self._connections)
         if self._connections_peak - count >= CONNECTIONS_WORTH_A_TRIM:
             self._connections_peak = count

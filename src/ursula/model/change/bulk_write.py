@@ -1,13 +1,13 @@
 """Appending the rows of a bulk write: see `decide.bulk_write`."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
 from ..bucket import Bucket
 from ..commands import Append, Create, IngestBegin, IngestRow, IngestRows
 from ..decide.bulk_write import NextRows
-from ..outcomes import AnyOutcome, Appended, Created, Ingest, Refused, RefusedRow, RowsIngested
+from ..outcomes import AnyOutcome, Appended, Created, ErrorCode, Ingest, Refused, RefusedRow, RowsIngested
 from ..store_view.dirty_rows import RowKind
 from ..text.media_type import media_type_of
 from .store import replace_object, want_object
@@ -60,7 +60,8 @@ def change_ingest_rows(state: "State", command: IngestRows, plan: NextRows, inde
 def _append_row(state: "State", bucket: Bucket, row: IngestRow, may_create: bool, index: int) -> AnyOutcome:
     """Append one row to its stream, which may be created for it."""
     if row.problem is not None:
-        return Refused(*row.problem)
+        code, message = row.problem
+        return Refused(cast(ErrorCode, code), message)
     if may_create and bucket.find(row.stream) is None:
         return state.apply(Create(bucket.name, row.stream, row.content_type, row.messages), index)
     media_type = media_type_of(row.content_type)

@@ -1,11 +1,11 @@
 """Refusals that several decisions share."""
 
-from ..outcomes import Refused
+from ..outcomes import ErrorCode, Refused
 from ..stream.stream import Stream
 
 
 def refused(
-    code: str,
+    code: ErrorCode,
     message: str,
     stream: Stream | None,
     *,

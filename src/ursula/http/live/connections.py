@@ -1,4 +1,4 @@
-"""What long-poll and SSE have in common: a connection that waits for a stream, and everyone who does."""
+"""What long-poll and SSE have in common: a request that waits, and the set of all such requests."""
 
 import asyncio
 from collections import Counter
@@ -9,43 +9,43 @@ from ..exchange import Exchange
 
 
 class LiveConnection(Protocol):
-    """A connection that waits for something new."""
+    """A connection whose request waits for something new."""
 
     kind: str
 
-    def end(self) -> None:
-        """Bring it to an end that its client can go on from."""
+    def on_shutdown(self) -> None:
+        """End the answer in a way that lets the client continue elsewhere."""
         ...
 
 
 class LiveConnections:
-    """All of them."""
+    """All connections whose requests wait."""
 
     def __init__(self) -> None:
-        self.stopping = False
+        self.is_stopping = False
         self._connections: set[LiveConnection] = set()
 
     def add(self, connection: LiveConnection) -> None:
-        """One more."""
+        """Add a connection whose request begins to wait."""
         self._connections.add(connection)
 
     def discard(self, connection: LiveConnection) -> None:
-        """One that has ended."""
+        """Remove a connection whose request waits no more."""
         self._connections.discard(connection)
 
     def count_by_kind(self) -> Counter[str]:
         """How many there are of each kind."""
         return Counter(connection.kind for connection in self._connections)
 
-    def end(self) -> None:
-        """The server stops: bring all to an end, and whoever comes later too."""
-        self.stopping = True
+    def shut_down(self) -> None:
+        """The server stops: end all of them. Requests that come later see `is_stopping`, and do not wait."""
+        self.is_stopping = True
         for connection in tuple(self._connections):
-            connection.end()
+            connection.on_shutdown()
 
 
-class Waiting:
-    """A request that waits: for its stream, for a moment, or for its client to go away."""
+class LiveRequest:
+    """A request that waits: for a change, for a timer, or for its client to disconnect."""
 
     kind = "long_poll"
 
@@ -53,30 +53,30 @@ class Waiting:
         self.exchange = exchange
         self.group = group
         self.watched = watched
-        self.over = False
+        self.is_over = False
         self._timer: asyncio.TimerHandle | None = None
         exchange.request.on_gone = self.stop
         exchange.services.live.add(self)
 
-    def wake_in(self, seconds: float) -> None:
-        """Have `tick` called later, and only then."""
+    def set_timer(self, seconds: float) -> None:
+        """Have `on_timer` called later. There is one timer: this replaces it."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.tick)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.on_timer)
 
-    def tick(self) -> None:
-        """The moment has come."""
+    def on_timer(self) -> None:
+        """The timer has fired."""
         raise NotImplementedError
 
-    def end(self) -> None:
+    def on_shutdown(self) -> None:
         """The server stops."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Wait no more, and drop everything that would call back."""
-        if self.over:
+        """Stop waiting, and drop everything that would call back."""
+        if self.is_over:
             return
-        self.over = True
+        self.is_over = True
         self.exchange.services.live.discard(self)
         if self._timer is not None:
             self._timer.cancel()

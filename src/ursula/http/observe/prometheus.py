@@ -1,0 +1,42 @@
+"""GET /metrics: all metrics in the text format of Prometheus."""
+
+import asyncio
+from collections.abc import Iterable
+
+from prometheus_client.core import Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from ..exchange import Exchange
+from .cold_metrics import cold_families
+from .metrics import node_families
+
+_HEADERS = [("content-type", CONTENT_TYPE_LATEST), ("cache-control", "no-store")]
+
+
+async def get_metrics(exchange: Exchange) -> None:
+    """GET on the metrics."""
+    services = exchange.services
+    hot = await services.node.hot_totals()
+    metrics = [*node_families(services, hot), *cold_families(services.node, hot)]
+    exchange.reply(200, _HEADERS, await asyncio.to_thread(render, metrics))
+
+
+class CollectedMetrics(Collector):
+    """Families that are complete already."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        """All of them."""
+        return self._metrics
+
+
+def render(metrics: Iterable[Metric]) -> bytes:
+    """The families and those of the process as text. Counting open files is slow: call it in a thread."""
+    registry = CollectorRegistry()
+    registry.register(CollectedMetrics(metrics))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
