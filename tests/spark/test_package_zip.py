@@ -1,4 +1,4 @@
-"""What executors need comes with the session, and pyarrow is all that has to be there already."""
+"""The session sends executors what they need, and all that they must have already is pyarrow."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ import ursula.spark
 from ursula.spark.launch.package_zip import is_local, package_zip, send_package
 
 THERE = ("pyarrow", "pyarrow.libs", "numpy", "numpy.libs", "pyspark", "py4j")
-"""What lies on an executor: pyarrow and numpy are installed, the others come with Spark."""
+"""What an executor has: pyarrow and numpy are installed, the others come with Spark."""
 
 READS = """
 import json, sys
@@ -37,7 +37,7 @@ print(json.dumps([UrsulaSource.name(), found, sorted(foreign), sys.modules["ursu
 
 @pytest.fixture(scope="module")
 def cluster(no_spark: None) -> Iterator[SparkSession]:
-    """A session whose executor is a process of its own."""
+    """A session with an executor in its own process."""
     settings = {**SETTINGS, "spark.executor.memory": "512m", "spark.executor.extraJavaOptions": SHORT_LIVED}
     spark = ursula.spark.session("local-cluster[1,1,1024]", settings)
     yield spark
