@@ -75,6 +75,7 @@ def test_the_same_options(native: Read, by_format: Read) -> None:
         {"streamPrefix": "co"},
         {"streamGlob": "*o*[!d]"},
         {"streamGlob": "both"},
+        {"streamGlob": "[b[]o*"},
         {"startingOffsets": str(middle.position)},
         {"endingOffsets": str(middle.position), "includeEvents": "true"},
         {"startingOffsets": str(middle.position), "endingOffsets": str(middle.position)},

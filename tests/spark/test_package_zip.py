@@ -27,6 +27,8 @@ from ursula.spark.reads.options import parse_read_options
 from ursula.spark.reads.partitions import partitions_of
 from ursula.spark.reads.rows import read_partition
 from ursula.spark.source import UrsulaSource
+from ursula.spark.tasks import day_files, fold, merge_segments, object_copy
+from ursula.spark.tasks import segment_check, segment_usage, state_files
 options = parse_read_options(json.loads(sys.argv[3]))
 batches = [batch for task in partitions_of(options) for batch in read_partition(options, task, ["stream"])]
 found = sorted({name for batch in batches for name in batch["stream"].to_pylist()})
