@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from ursula.cold.segment.footer import Footer
 from ursula.cold.segment.schema import SEGMENT_SCHEMA
 from ursula.cold.segment.writer import encode_segment
-from ursula.spark.conditions import Condition, Operator
-from ursula.spark.options import ReadOptions
-from ursula.spark.selection import Selection, glob_pattern
+from ursula.spark.reads.condition import Condition, Operator
+from ursula.spark.reads.glob_pattern import glob_pattern
+from ursula.spark.reads.options import ReadOptions
+from ursula.spark.reads.selection import Selection
 
 BUCKET = ReadOptions("b", None, "p")
 STREAMS = 8
@@ -25,7 +26,7 @@ OPERATORS: list[Operator] = ["=", ">", ">=", "<", "<=", "in", "starts"]
 
 
 def segment() -> tuple[pa.Table, Footer]:
-    """A row group for each stream; positions go round the streams, seconds go with positions."""
+    """A row group for each stream. Positions alternate between the streams, and times grow with positions."""
     rows = [
         {
             "bucket": "b",

@@ -1,4 +1,4 @@
-"""A bucket that Spark follows: every message once, whatever happens to the query and to the files."""
+"""Spark follows a bucket: every message once, whatever happens to the query and to the files."""
 
 import json
 import logging
@@ -21,11 +21,12 @@ from tests.http.wire import BINARY, TEXT, make, post
 from tests.server import Server
 
 from ursula.engine.node import Node
-from ursula.spark.options import OptionError, parse_shared_options, parse_stream_options
-from ursula.spark.planning import take_snapshot
-from ursula.spark.server import ServerRefused
+from ursula.spark.http_client import ServerRefused
+from ursula.spark.options import OptionError
+from ursula.spark.reads.options import parse_shared_options, parse_stream_options
+from ursula.spark.reads.stream_reader import BucketStreamReader, DataLost, WrongCheckpoint
+from ursula.spark.reads.view import take_view
 from ursula.spark.source import UrsulaSource
-from ursula.spark.streaming import BucketStreamReader, DataLost, WrongCheckpoint
 
 Offset = dict[str, Any]
 
@@ -53,7 +54,7 @@ def append(api: httpx.Client, bucket: str, *texts: str, stream: str = "a") -> No
 
 
 def remake(api: httpx.Client, bucket: str) -> None:
-    """Delete a bucket that has one stream, and make it again with a message in it."""
+    """Delete a bucket with one stream, and create it again with a message."""
     assert api.delete(f"/{bucket}/a").status_code == 204
     assert api.delete(f"/{bucket}").status_code == 204
     api.put(f"/{bucket}").raise_for_status()
@@ -76,7 +77,7 @@ def joined(batches: list[list[str]]) -> list[str]:
 
 
 class Follower:
-    """A query without Spark: a reader, and the offset that was committed last."""
+    """A query without Spark: a reader, and the last committed offset."""
 
     def __init__(self, bucket: str, offset: Offset | None = None, **options: str) -> None:
         self.source = UrsulaSource({"bucket": bucket, "retryTimeout": "20", **options})
@@ -99,7 +100,7 @@ class Follower:
         return found
 
     def batches(self) -> list[list[str]]:
-        """All batches there are."""
+        """All remaining batches."""
         found = []
         while (batch := self.batch()) is not None:
             found.append(batch)
@@ -164,7 +165,7 @@ def test_no_batch_without_something_in_the_bucket(server: Server, api: httpx.Cli
     assert follower.offset == before
 
 
-def test_batches_end_where_the_goals_are_reached(server: Server, api: httpx.Client, bucket: str) -> None:
+def test_batches_end_where_a_limit_is_reached(server: Server, api: httpx.Client, bucket: str) -> None:
     for number in range(4):
         append(api, bucket, f"{number}-0", f"{number}-1")
         flush(api)
@@ -186,7 +187,7 @@ def test_batches_end_where_the_goals_are_reached(server: Server, api: httpx.Clie
     assert ignored.batch(ReadAllAvailable()) == expected
 
 
-def test_what_is_in_memory_is_shared_out_too(server: Server, api: httpx.Client, bucket: str) -> None:
+def test_hot_rows_are_divided_into_batches_too(server: Server, api: httpx.Client, bucket: str) -> None:
     texts = [str(number) * 300_000 for number in range(9)]
     append(api, bucket, *texts)
     follower = follow(server, bucket, startingOffsets="earliest", maxBytesPerTrigger="1")
@@ -288,9 +289,9 @@ def test_the_store_is_read_as_the_group_that_owns_the_bucket_left_it(tmp_path: P
     chosen = partial(node.group_of, SimpleNamespace(group_count=3, groups=groups))
     for bucket in ("tea", "cup", "pot", "milk"):
         options = parse_shared_options({"bucket": bucket, "path": str(tmp_path)})
-        assert take_snapshot(options, None).position == chosen(bucket)
+        assert take_view(options, None).position == chosen(bucket)
     (tmp_path / "live" / f"g{chosen('tea')}.json").unlink()
-    with pytest.raises(OptionError, match=r"nothing lies in the store at .* yet"):
+    with pytest.raises(OptionError, match=r"the store at .* is empty so far"):
         Follower("tea", path=str(tmp_path))
 
 
@@ -307,7 +308,7 @@ def test_a_checkpoint_of_another_cluster_is_refused(server: Server, api: httpx.C
             follower = follow(server, bucket, other, failOnDataLoss=accept)
             with pytest.raises(WrongCheckpoint, match="is of the cluster another, and this is"):
                 follower.batch()
-            with pytest.raises(WrongCheckpoint, match="begin anew with another checkpointLocation"):
+            with pytest.raises(WrongCheckpoint, match="start over with another checkpointLocation"):
                 follower.read(other, {**other, "position": position + 1})
 
 
@@ -316,7 +317,7 @@ def test_a_checkpoint_of_another_bucket_is_refused(server: Server, bucket: str) 
     assert offset is not None
     with pytest.raises(WrongCheckpoint, match="is of the bucket 'another', and the option bucket is"):
         follow(server, bucket, {**offset, "bucket": "another"}, failOnDataLoss="false").batch()
-    with pytest.raises(WrongCheckpoint, match="which is no position of a bucket"):
+    with pytest.raises(WrongCheckpoint, match="which is not a position of a bucket"):
         follow(server, bucket, {"0": 7}).batch()
 
 
@@ -328,27 +329,31 @@ def test_a_log_that_ends_before_the_checkpoint(
     assert offset is not None
     beyond = {**offset, "position": offset["position"] + 1_000_000}
     strict = follow(server, bucket, beyond)
-    with pytest.raises(DataLost, match=r"the log ends at position \d+, before the checkpoint at \d+\. To go"):
+    with pytest.raises(
+        DataLost, match=r"the log ends at position \d+, before the checkpoint at \d+\. To continue"
+    ):
         strict.batch()
-    with pytest.raises(DataLost, match="set failOnDataLoss to false; or begin anew"):
+    with pytest.raises(DataLost, match="set failOnDataLoss to false; or start over"):
         strict.read(offset, beyond)
     lenient = follow(server, bucket, beyond, failOnDataLoss="false")
     with caplog.at_level(logging.WARNING):
         assert lenient.batch() == []
-    assert "going on from there, as failOnDataLoss is false" in caplog.text
+    assert "continuing from there, since failOnDataLoss is false" in caplog.text
     append(api, bucket, "two")
     assert lenient.batches() == [["two"]]
     append(api, bucket, "three")
     assert lenient.read(offset, beyond) == ["two", "three"]
 
 
-def test_a_bucket_that_was_made_again(server: Server, api: httpx.Client, bucket: str) -> None:
+def test_a_bucket_that_was_created_again(server: Server, api: httpx.Client, bucket: str) -> None:
     append(api, bucket, "old", "older")
     follower = follow(server, bucket, startingOffsets="earliest")
     assert follower.batch() == ["old", "older"]
     append(api, bucket, "never read")
     remake(api, bucket)
-    with pytest.raises(DataLost, match=r"was deleted after the checkpoint, at position \d+, and made again"):
+    with pytest.raises(
+        DataLost, match=r"was deleted after the checkpoint, at position \d+, and created again"
+    ):
         follower.batch()
     for is_stored in (False, True):
         if is_stored:
@@ -363,7 +368,7 @@ def test_a_bucket_that_was_made_again(server: Server, api: httpx.Client, bucket:
         gone.batch()
 
 
-def test_a_restore_that_went_back_behind_the_checkpoint(tmp_path: Path) -> None:
+def test_a_restore_that_went_back_before_the_checkpoint(tmp_path: Path) -> None:
     settings = {"cold.root": str(tmp_path / "cold"), "cold.flush_interval": "1h"}
     with Server(tmp_path / "old", settings=settings) as old, client(old) as api:
         for name in ("shop", "remade"):
@@ -381,7 +386,7 @@ def test_a_restore_that_went_back_behind_the_checkpoint(tmp_path: Path) -> None:
     with Server(tmp_path / "new", settings=settings) as new, client(new) as api:
         assert follow(new, "shop", kept).batches() == []
         strict = follow(new, "shop", follower.offset)
-        with pytest.raises(DataLost, match=r"a restore went back to position \d+, behind the checkpoint"):
+        with pytest.raises(DataLost, match=r"a restore went back to position \d+, before the checkpoint"):
             strict.batch()
         lenient = follow(new, "shop", follower.offset, failOnDataLoss="false")
         assert joined(lenient.batches()) == []
@@ -403,8 +408,8 @@ def test_a_restore_that_went_back_behind_the_checkpoint(tmp_path: Path) -> None:
         ({"startingOffsets": "-1"}, "startingOffsets is earliest, latest or a position"),
         ({"endingOffsets": "latest"}, "endingOffsets is for a batch read"),
         ({"endingTimestamp": "1"}, "endingTimestamp is for a batch read: a stream has no end"),
-        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is a whole number from 1 on, not '0'"),
-        ({"maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger is a whole number from 1 on"),
+        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is a whole number, at least 1, not '0'"),
+        ({"maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger is a whole number, at least 1"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss is true or false"),
         ({"retryTimeout": "soon"}, "a number of seconds"),
     ],
@@ -427,7 +432,7 @@ class Query:
         self.batches: list[list[str]] = []
 
     def run(self, before: Callable[[int], None] = lambda batch: None) -> None:
-        """Read what there is; `before` is called before a batch is taken."""
+        """Read what there is; `before` is called before each batch."""
 
         def take(frame: DataFrame, number: int) -> None:
             rows = frame.orderBy("position", "index").collect()
@@ -527,7 +532,7 @@ def test_a_query_shows_where_it_is_and_reads_chosen_columns(
     assert shown["bucket"] == bucket
 
 
-def test_what_goes_wrong_ends_the_query_and_is_told(
+def test_a_failure_ends_the_query_and_is_reported(
     spark: SparkSession, server: Server, api: httpx.Client, bucket: str, tmp_path: Path
 ) -> None:
     append(api, bucket, "old")
