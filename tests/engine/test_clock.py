@@ -50,7 +50,7 @@ def test_a_ttl_ends_though_the_clock_was_set_back_by_an_hour(caplog: pytest.LogC
             assert isinstance(await decided(group, create("short", ttl_seconds=1)), Created)
             with caplog.at_level(logging.WARNING):
                 for _ in range(3):
-                    group.look_at_clock()
+                    group.warn_if_clock_is_behind()
             (warning,) = caplog.records
             assert "ahead of this machine's clock" in warning.message
             assert group.status().clock_ahead_seconds > 3500

@@ -47,7 +47,7 @@ def test_objects_that_nothing_names_are_removed_when_they_are_old_enough(
             assert await group.objects() == named | {"blobs/b/1-2-3/someone-elses"}
             assert (collector.collected_count, collector.collected_bytes) == (4, 20)
             assert [record.getMessage() for record in caplog.records] == [
-                "removed 4 objects with 20 bytes that nobody needs from the store"
+                "removed 4 objects with 20 bytes that nothing needs from the store"
             ]
             assert await group.read("a") == b"kept"
 
@@ -179,10 +179,10 @@ def test_a_store_is_whole_though_a_stream_with_a_snapshot_can_come_back_no_more(
             for _ in range(4):
                 await group.collect(0)
                 assert (await plan_restore(group.store, None, lambda *_: None)).damages == []
-                if group.group.flush_wanted:
+                if group.flusher.is_requested:
                     await group.flush()
             assert await group.objects("blobs/") == set()
-            assert not group.group.flush_wanted
+            assert not group.flusher.is_requested
 
     run(session())
 
@@ -196,10 +196,10 @@ def test_an_idle_group_is_flushed_until_what_was_replaced_can_be_removed(tmp_pat
                 await group.flush()
             await group.merge()
             for _ in range(4):
-                if group.group.flush_wanted:
+                if group.flusher.is_requested:
                     await group.flush()
                 await group.collect(0)
-            assert not group.group.flush_wanted
+            assert not group.flusher.is_requested
             assert len(await group.objects("segments/")) == 1
 
     run(session())
@@ -282,13 +282,13 @@ def test_an_idle_group_is_flushed_twice_at_most_for_what_was_replaced(tmp_path: 
         async with tidied(tmp_path) as group:
             await group.create("a", b"1")
             await group.flush()
-            group.flusher.request_base()
+            group.flusher.request(base=True)
             await group.flush()
             replaced = set(group.group.state.stored.replaced)
             assert len(replaced) == 1
             for keep, flushes in ((DAY, 1), (DAY, 0), (DAY, 0), (0, 1), (0, 0), (0, 0)):
                 await group.collect(keep)
-                assert group.group.flush_wanted == bool(flushes), keep
+                assert group.flusher.is_requested == bool(flushes), keep
                 if flushes:
                     await group.flush()
             assert not replaced & await group.objects("state/")

@@ -106,7 +106,7 @@ def test_what_is_read_from_the_store_may_need_the_room(tmp_path: Path) -> None:
             for letter in (b"u", b"v", b"w"):
                 await add_part(node, letter, letter.decode())
             assert in_memory(node) < stayed
-            await node.flushers[0].request()
+            await node.flushers[0].flush_and_wait()
             await settled(node)
             await add_part(node, b"x", "x")
             assert in_memory(node, "x") == PART_BYTES
@@ -126,7 +126,7 @@ def test_who_asks_for_a_flush_has_everything_out_of_memory(tmp_path: Path) -> No
             await add_part(node, b"a")
             await add_part(node, b"b")
             assert in_memory(node) == 2 * PART_BYTES
-            await node.flushers[0].request()
+            await node.flushers[0].flush_and_wait()
             await settled(node)
             assert in_memory(node) == 0
             assert (node.cache.held_bytes, node.groups[0].evictor.resident_bytes) == (0, 0)
@@ -144,7 +144,7 @@ def test_it_stays_for_some_time_and_then_its_stream_is_parked(tmp_path: Path) ->
             await add_part(node, b"a")
             group.evictor.tick()
             assert in_memory(node) == PART_BYTES
-            group.evictor.attach_cache(node.cache, seconds=0.0)
+            group.evictor.seconds = 0.0
             group.evictor.tick()
             await settled(node)
             assert "s" in group.state.buckets["b"].parked

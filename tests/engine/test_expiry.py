@@ -19,7 +19,7 @@ from tests.engine.driving import (
     until,
 )
 
-from ursula.engine.group import expiry
+from ursula.engine.group import deadlines
 from ursula.engine.group.group import Group
 from ursula.log.interface import AppendRetryable
 from ursula.model.commands import AnyCommand, Append, Create, Delete, DeleteBucket, Expire, Renew
@@ -38,7 +38,7 @@ def logged(log: GatedLog, kind: type) -> list[AnyCommand]:
 
 def look(group: Group) -> None:
     """What the group's timer does; the timer itself follows the machine's clock."""
-    group._expiry_tick()
+    group.expiry.tick()
 
 
 def test_a_stream_is_ended_by_a_logged_command_once_its_deadline_has_passed() -> None:
@@ -311,7 +311,7 @@ MANY = 50
 @pytest.fixture
 def few_looks(monkeypatch: pytest.MonkeyPatch) -> int:
     """How many streams are looked at at once."""
-    monkeypatch.setattr(expiry, "LOOKS_AT_ONCE", 8)
+    monkeypatch.setattr(deadlines, "CHECKS_AT_ONCE", 8)
     return 8
 
 
@@ -392,9 +392,9 @@ def test_streams_that_ended_before_their_time_are_looked_at_some_at_a_time_too(f
                 assert isinstance(await decided(group, Delete("b", name)), Ended)
             clock.pass_seconds(9)
             look(group)
-            assert len(group._expiry.heap) == MANY - few_looks
+            assert len(group.expiry.deadlines.heap) == MANY - few_looks
             assert isinstance(await decided(group, DeleteBucket("b")), BucketDeleted)
-            await until(lambda: not group._expiry.heap)
+            await until(lambda: not group.expiry.deadlines.heap)
             assert logged(log, Expire) == []
 
     run(session())

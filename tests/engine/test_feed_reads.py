@@ -30,7 +30,7 @@ def test_one_segment_at_a_time_is_sorted_in_memory(tmp_path: Path, monkeypatch: 
             for bucket in "abcd":
                 await done(group, Create(bucket, "s", "text/plain", make_bucket=True))
                 await done(group, Append(bucket, "s", (b"message",), "text/plain"))
-            await node.flushers[0].request()
+            await node.flushers[0].flush_and_wait()
             monkeypatch.setattr(Spool, "write", watched)
             at_once.acquire()
             pages = await asyncio.gather(

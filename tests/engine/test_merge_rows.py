@@ -81,7 +81,7 @@ def test_a_merge_bit_by_bit_is_the_same_as_one_of_all_rows(
         with ThreadPoolExecutor(1) as threads:
             inputs = await stored(store, rows, 5)
             merging = MergeRows(inputs, Segments(store, Cache(0), threads), LiveRows(State(0), keep_all=True))
-            await merging.look()
+            await merging.survey()
             assert merging.row_count == len(rows)
             place = SegmentRange(0, inputs[0].first, inputs[-1].last)
             sizes: list[int] = []

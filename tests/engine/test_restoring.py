@@ -249,7 +249,7 @@ def test_all_groups_are_restored(tmp_path: Path) -> None:
             await begin(node)
             await write(node, 1)
             for flusher in node.flushers:
-                flusher.request_base()
+                flusher.request(base=True)
                 await flusher.flush()
             expected = await picture(node)
         found = await restored(FsStore(old / "cold"), new)

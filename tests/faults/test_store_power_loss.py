@@ -119,7 +119,7 @@ async def live(story: Story, old: Path, new: Path) -> None:
     async with node_on(old, cold=COLD) as node:
         with story.stage("flush"):
             for _ in range(3):
-                flushing = asyncio.create_task(node.flushers[0].request())
+                flushing = asyncio.create_task(node.flushers[0].flush_and_wait())
                 await story.write(node, 3)
                 await flushing
         with story.stage("merge"):
@@ -128,20 +128,20 @@ async def live(story: Story, old: Path, new: Path) -> None:
             story.monkeypatch.setattr(neighbours, "GROWTH_MIN", 1)
             # The node's merger may have looked at the table before that: it looks again once it has grown.
             await story.write(node, 1)
-            await node.flushers[0].request()
+            await node.flushers[0].flush_and_wait()
             await merge(node)
             assert len(node.groups[0].state.segments) < 3
         with story.stage("collection"):
             await replace(node)
             await collect(node)
         await story.write(node, 1)
-        await node.flushers[0].request()
+        await node.flushers[0].flush_and_wait()
     with story.stage("restore"):
         await restored(FsStore(old / "cold"), new)
     with story.stage("after the restore"):
         async with node_on(new, FsStore(old / "cold"), COLD) as node:
             await story.write(node, 2)
-            await node.flushers[0].request()
+            await node.flushers[0].flush_and_wait()
 
 
 async def merge(node: Node) -> None:
@@ -149,8 +149,8 @@ async def merge(node: Node) -> None:
     while await node.mergers[0].step():
         pass
     for _ in range(2):
-        node.groups[0].flush_wanted = True
-        await node.flushers[0].request()
+        node.flushers[0].request()
+        await node.flushers[0].flush_and_wait()
 
 
 async def replace(node: Node) -> None:
@@ -162,7 +162,7 @@ async def replace(node: Node) -> None:
         await node.store.put(f"blobs/{blob}", b"snapshot")
         snapshot = PublishSnapshot("b", "gone", 0, blob, "text/plain", 8, "sha256:x", made_at=made_at(blob))
         await done(group, snapshot)
-    await node.flushers[0].request()
+    await node.flushers[0].flush_and_wait()
     await done(group, Delete("b", "gone"))
     await merge(node)
 
@@ -191,7 +191,7 @@ async def check(moment: Moment, sent: dict[str, bytes]) -> None:
         await check_node(node, moment, sent)
         for name in moment.acknowledged:
             await done(node.groups[0], Append("b", name, (b"more",), "text/plain"))
-        await node.flushers[0].request()
+        await node.flushers[0].flush_and_wait()
         for name in moment.acknowledged:
             assert (await content(node, name)).endswith(b"more")
     await check_manifests(store)
