@@ -4,8 +4,8 @@ from tests.engine.driving import Answers, GatedLog, a_while, append, content, cr
 
 from ursula.engine.failures import OutcomeUnknown, Unavailable
 from ursula.engine.group.batching import BATCH_BYTES_MAX, BATCH_COMMANDS_MAX
-from ursula.log.interface import AppendRetryable, AppendUnknown
-from ursula.model.outcomes import Appended
+from ursula.log.interface import AppendRefused, AppendRetryable, AppendUnknown
+from ursula.model.outcomes import Appended, Refused
 
 
 def test_a_lone_append_is_written_at_once() -> None:
@@ -143,6 +143,25 @@ def test_what_the_log_did_not_take_is_unavailable_and_leaves_nothing_behind() ->
             assert content(group) == b""
             assert isinstance(await decided(group, append(b"kept", seq=0)), Appended)
             assert content(group) == b"kept"
+
+    run(session())
+
+
+def test_an_entry_that_the_log_rejects_for_good_is_refused_and_not_unavailable() -> None:
+    async def session() -> None:
+        log = GatedLog()
+        async with running(log) as group:
+            await decided(group, create())
+            log.failures = [AppendRefused("too large")]
+            refused = await decided(group, append(b"a"))
+            assert isinstance(refused, Refused)
+            assert (refused.code, refused.message) == (
+                "internal_error",
+                "the log rejected the entry: too large",
+            )
+            assert group.log_problem is None, "the log itself is well"
+            assert isinstance(await decided(group, append(b"b")), Appended)
+            assert content(group) == b"b"
 
     run(session())
 
