@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ursula.engine import pacing as slices
-from ursula.engine.flush.pace import RESTS, FlushPace
+from ursula.engine.flush.pace import REST_RATIO, FlushPace
 from ursula.engine.pacing import (
     LATE_SLICE_SECONDS,
     REST_SECONDS_MAX,
@@ -27,14 +27,14 @@ def gauge(count: int) -> Gauge:
 @pytest.mark.parametrize(
     ("hot", "hot_bytes_max", "rest_ratio"),
     [
-        (0, None, RESTS),
-        (SIZE, None, RESTS),
-        (2 * SIZE, None, RESTS / 2),
+        (0, None, REST_RATIO),
+        (SIZE, None, REST_RATIO),
+        (2 * SIZE, None, REST_RATIO / 2),
         (3 * SIZE, None, 0),
-        (2 * SIZE, 100 * SIZE, RESTS / 2),
-        (1500, 4 * SIZE, RESTS / 2),
+        (2 * SIZE, 100 * SIZE, REST_RATIO / 2),
+        (1500, 4 * SIZE, REST_RATIO / 2),
         (2 * SIZE, 4 * SIZE, 0),
-        (499, SIZE, RESTS),
+        (499, SIZE, REST_RATIO),
         (500, SIZE, 0),  # a flush as large as all that fits begins when it is late already
         (SIZE, SIZE, 0),
     ],
@@ -102,7 +102,7 @@ def test_a_rest_is_as_long_as_the_step_allows_but_not_longer_than_the_longest(cl
     for worked_seconds in (SLICE_SECONDS / 2, 0.004, 1.0):
         clock.now += worked_seconds
         turn.end_in_thread()
-    assert clock.slept == [pytest.approx(RESTS * (0.004 + SLICE_SECONDS / 2)), REST_SECONDS_MAX]
+    assert clock.slept == [pytest.approx(REST_RATIO * (0.004 + SLICE_SECONDS / 2)), REST_SECONDS_MAX]
 
 
 def test_work_that_others_wait_for_does_not_rest(clock: Clock) -> None:

@@ -295,12 +295,12 @@ class Node:
 
     @property
     def hot_bytes_max(self) -> int:
-        """How many bytes may wait for the store."""
+        """How many bytes may be hot before writes are rejected."""
         return self.cold.max_hot_bytes
 
     @property
     def flush_interval_seconds(self) -> float:
-        """How long something may wait to be flushed."""
+        """How long written data may wait to be flushed."""
         return self.cold.flush_interval
 
     def group_of(self, bucket: str) -> Group:
