@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from ...cold.objects.store import StoreFailed
 from ...log.interface import Log
 from ...model.codec import entry as entries
 from ...model.commands import (
@@ -29,19 +28,19 @@ from ...model.commands import (
 )
 from ...model.outcomes import AnyOutcome, Appended, Created, Ended, Refused, Undeleted
 from ...model.state import State
-from ..background import BackgroundTasks
 from ..clock import Clock, LogClock
 from ..failures import Failure, OutcomeUnknown, Unavailable
 from ..reads.cold_feed import FeedReads
 from ..reads.cold_stream import ColdReads
 from ..reads.reads import GroupReads
-from ..reads.resolve_offsets import NeedsResolving, is_unresolved, resolve, resolve_from_store
+from ..reads.resolve_offsets import is_unresolved
 from ..status import GroupStatus
 from .batching import Reply, creation_bytes, reply_to_future, size_of
 from .evictor import Evictor
 from .expiry import SOON_SECONDS, Expiry
 from .fast_append import is_usual
 from .log_writer import LogWriter
+from .resolver import Resolver
 from .watchers import Watchers
 from .watermarks import Watermarks
 
@@ -87,11 +86,10 @@ class Group:
         self._writer = LogWriter(log, self._clock, self._finish)
         self._queue = self._writer.queue
         self.expiry = Expiry(self.state, self._clock, self._watermarks, self._enqueue)
-        self._cold = cold
+        self._resolver = Resolver(self.state, cold, self.propose)
         self._rejected_bytes = 1
         self._last_late = 0  # how many commands had been proposed when one was enqueued after a recheck
         self._tasks: list[asyncio.Task[None]] = []
-        self._resolving = BackgroundTasks()
         self._stopping = False
         # Bound methods instead of methods that delegate: a read must not cost a further call.
         self.read = self.reads.read
@@ -215,8 +213,8 @@ class Group:
             message = "memory is full of data that must be flushed first, and that takes a while"
             done(Refused("write_backpressure", message))
             return
-        is_unresolved_yet = type(command) is not Append and is_unresolved(command)
-        if is_unresolved_yet and not self._resolve(command, done, size, json_problem):  # type: ignore[arg-type]
+        needs_resolving = type(command) is not Append and is_unresolved(command)
+        if needs_resolving and not self._resolver.is_decidable(command, done, size, json_problem):  # type: ignore[arg-type]
             return
         if self.expiry.deadlines.heap and self._expire_first(command, done, size, json_problem):
             return
@@ -277,41 +275,6 @@ class Group:
             return False
         self._enqueue(overdue, _then(done, lambda: self.propose(command, done, size, json_problem)), 0)
         return True
-
-    def _resolve(self, command: NeedsResolving, done: Reply, size: int, json_problem: str | None) -> bool:
-        """Whether the command can be decided as it is; if not, it is proposed again once it is resolved."""
-        resolved = resolve(self.state, command)
-        if resolved is None and self._cold is not None:
-            self._resolving.spawn(self._resolve_later(self._cold, command, done, size, json_problem))
-            return False
-        if resolved is None or resolved is command:
-            return True
-        self.propose(resolved, done, size, json_problem)
-        return False
-
-    async def _resolve_later(
-        self, cold: ColdReads, command: NeedsResolving, done: Reply, size: int, json_problem: str | None
-    ) -> None:
-        """Resolve a command from the store and propose it, or reply with the reason why that failed."""
-        has_replied = False
-
-        def reply(outcome: AnyOutcome | Failure) -> None:
-            nonlocal has_replied
-            has_replied = True
-            done(outcome)
-
-        try:
-            found = await resolve_from_store(self.state, cold, command)
-            if isinstance(found, Refused):
-                reply(found)
-            else:
-                self.propose(found, reply, size, json_problem)
-        except StoreFailed as error:
-            reply(Unavailable(str(error)))
-        except Exception:
-            logger.exception("resolving a command failed")
-            if not has_replied:
-                reply(Unavailable("the server failed; its log says how"))
 
     def _recheck(
         self,
