@@ -107,7 +107,7 @@ class DataFolder:
             )
         if (self.path / _RESTORING).exists():
             raise FolderRefused(
-                f"a restore to the data folder {self.path} was begun and has not come to its end: run it "
+                f"a restore to the data folder {self.path} was begun and not finished: run it "
                 "again; or, for a new and empty node, choose another --data-dir"
             )
         identity = Identity(FORMAT, secrets.token_hex(8), 1, 1)

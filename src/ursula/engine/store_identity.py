@@ -41,7 +41,7 @@ async def enter_store(store: Store, identity: Identity, now: int, *, is_new: boo
     if newest != identity.generation:
         raise StoreRefused(
             f"the store {store.root} is in generation {newest}, and this data folder in "
-            f"{identity.generation}: a restore made another node the one that goes on; see `ursula restore`"
+            f"{identity.generation}: a restore made a new node that continues from it; see `ursula restore`"
         )
     return Lineage({one.generation: one.ended for one in found}, identity.generation)
 
@@ -64,7 +64,7 @@ async def check_generation(store: Store, own: int) -> manifests.Generation:
     if newest > own:
         raise Superseded(
             f"the store is in generation {newest}, and this node in {own}: it was restored elsewhere. "
-            "Stop this node; its data folder has what came after the restore began"
+            "Stop this node; its data folder has the writes from after the restore began"
         )
     if newest < own:
         raise manifests.not_what_it_was(store, manifests.generation_key(own))
@@ -76,7 +76,7 @@ def check_fit(first: int, tail: int, loaded: LoadedState | None) -> None:
     if loaded is None:
         if first & COUNTER_MASK:
             raise StoreRefused(
-                f"the log begins after position {first}, and the store has no manifest of what was before: "
+                f"the log begins after position {first}, and the store has no manifest of those before it: "
                 "is cold.root, or cold.s3_bucket, the one that this node always had?"
             )
         return

@@ -39,7 +39,7 @@ from .ranges import is_large
 from .rows import Fetch, rows_by_range, rows_of
 from .segment_upload import PacedExecutor, SegmentRange, upload_streamed, upload_whole
 
-LOOK_SECONDS = 0.05
+CHECK_SECONDS = 0.05
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
 LIVE_LIST_SECONDS = 10.0
 CHANGES_MAX = 64
@@ -115,7 +115,7 @@ class Flusher:
     async def run(self) -> None:
         """Flush whenever it is time, until cancelled."""
         failures = 0
-        pause = min(LOOK_SECONDS, self._settings.flush_interval / 2)
+        pause = min(CHECK_SECONDS, self._settings.flush_interval / 2)
         while True:
             await asyncio.sleep(
                 pause if not failures else RETRY_SECONDS[min(failures, len(RETRY_SECONDS)) - 1]

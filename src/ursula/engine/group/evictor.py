@@ -57,7 +57,7 @@ class Evictor:
         return self._cache.bytes_max // 2 if self._may_stay else 0
 
     def begin(self) -> None:
-        """Begin to evict. A task that is already running also does what has come since."""
+        """Begin to evict. A task that is already running also evicts what has been added since."""
         if self.task is None or self.task.done():
             self.task = self._tasks.spawn(self._run())
 

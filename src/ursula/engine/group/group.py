@@ -291,7 +291,7 @@ class Group:
         outcome = self.state.look(command, json_problem)
         watermarks = self._watermarks
         if outcome is None and is_unresolved(command):
-            self.propose(command, done, size, json_problem)  # what it refers to was not there when it came
+            self.propose(command, done, size, json_problem)  # the stream it refers to did not exist earlier
         elif outcome is None:
             self._enqueue(command, done, size)
             self._last_late = watermarks.proposed
@@ -392,13 +392,13 @@ class Group:
 
 
 def _then(done: Reply, following: Callable[[], None]) -> Reply:
-    """A reply that goes on after an earlier command, unless the log did not take that one."""
+    """The reply to an earlier command: calls `following`, unless the log did not take that command."""
 
-    def go_on(outcome: AnyOutcome | Failure) -> None:
+    def reply(outcome: AnyOutcome | Failure) -> None:
         was_rejected = isinstance(outcome, Refused) and outcome.code == "internal_error"
         if was_rejected or isinstance(outcome, Unavailable | OutcomeUnknown):
             done(outcome)
         else:
             following()
 
-    return go_on
+    return reply

@@ -165,8 +165,8 @@ async def _signs_of_life(store: Store, now: int) -> object:
 def _in_use(store: Store, reason: str) -> RestoreRefused:
     return RestoreRefused(
         f"{store.root} is in use: {reason}. Stop that server first, or restore from a copy. With `ursula "
-        "restore --take-over` the store is taken away from it: it stops, and what it took after the last "
-        "flush is lost"
+        "restore --take-over` the store is taken away from it: it stops, and the writes that it accepted "
+        "after its last flush are lost"
     )
 
 
@@ -286,7 +286,7 @@ async def _begin(store: Store, newest: Generation, chosen: Sequence[Chosen], now
     key = manifests.generation_key(generation.generation)
     if not await store.create(key, manifests.encode(generation)):
         raise RestoreRefused(
-            f"someone else began {key} at this moment: look who, and run it again if need be"
+            f"another restore has just created {key}: find out which, and run this one again if it is needed"
         )
     return generation
 
