@@ -38,7 +38,7 @@ class MergeSettings(NamedTuple):
     """Whether rows that are not live are kept, and how often the merger looks for something to do."""
 
     keep_trimmed: bool
-    look_seconds: float = 0.5
+    check_seconds: float = 0.5
 
 
 class Merger:
@@ -73,10 +73,10 @@ class Merger:
 
     async def run(self) -> None:
         """Merge whenever there is something to merge, until cancelled."""
-        pause = self._settings.look_seconds
+        pause = self._settings.check_seconds
         while True:
             await asyncio.sleep(pause)
-            pause = self._settings.look_seconds
+            pause = self._settings.check_seconds
             if not self._group.recovered:
                 continue
             began_at = time.monotonic()
