@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from ursula.engine.failures import Failure
 from ursula.engine.group.group import Group
@@ -196,11 +195,6 @@ async def a_while() -> None:
     """Let everything happen that can."""
     for _ in range(50):
         await asyncio.sleep(0)
-
-
-def run(session: Coroutine[Any, Any, None]) -> None:
-    """Run a test on a loop of its own."""
-    asyncio.run(session)
 
 
 def create(name: str = "s", ttl_seconds: int | None = None) -> Create:

@@ -9,7 +9,6 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from tests.engine.driving import run
 from tests.engine.nodes import done, got, node_on
 from tests.engine.test_restoring import restored
 from tests.engine.tidying import check_manifests
@@ -223,7 +222,7 @@ def told(tmp_path: Path, share: float = SHARE, only: str = "") -> Story:
     with pytest.MonkeyPatch.context() as monkeypatch:
         disk = LossyFolder(tmp_path / "disk", monkeypatch)
         story = Story(disk, tmp_path / "left", seeded(f"store {only}"), share, only, monkeypatch)
-        run(live(story, tmp_path / "disk" / "old", tmp_path / "disk" / "new"))
+        asyncio.run(live(story, tmp_path / "disk" / "old", tmp_path / "disk" / "new"))
         disk.close()
     return story
 
@@ -233,7 +232,7 @@ def test_power_loss_at_any_step_of_a_store_takes_back_nothing(tmp_path: Path) ->
     story = told(tmp_path)
     for moment in story.moments:
         print(moment.name)
-        run(check(moment, story.sent))
+        asyncio.run(check(moment, story.sent))
         shutil.rmtree(moment.folder)
     print(f"{len(story.moments)} power losses at {story.passed} moments")
 
@@ -251,7 +250,7 @@ def test_a_sync_that_is_left_out_would_be_noticed(
         story = told(tmp_path, 1.0, stage)
     for number, moment in enumerate(story.moments):
         try:
-            run(check(moment, story.sent))
+            asyncio.run(check(moment, story.sent))
         except Exception as error:
             print(f"{number} of {len(story.moments)}: {moment.name}: {error}")
             return
