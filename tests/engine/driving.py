@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from ursula.engine.failures import Failure
 from ursula.engine.group.group import Group
-from ursula.log.interface import GENERATION_SHIFT, AppendFailed
+from ursula.log.interface import GENERATION_SHIFT, AppendFailed, Entry, Log, Measures
 from ursula.log.memory import MemoryLog
 from ursula.model.codec import entry as entries
 from ursula.model.commands import AnyCommand, Append, Create, Producer
@@ -44,6 +43,54 @@ class GatedLog(MemoryLog):
         if self.failures:
             raise self.failures.pop(0)
         return await super().append(payload)
+
+
+class RemoteLog:
+    """A log whose tail must be asked for, as in a cluster. The calls of `tail` can be held and can fail."""
+
+    known_tail = None
+
+    def __init__(self) -> None:
+        self.memory = GatedLog()
+        self.tail_calls = 0
+        self.tail_failures: list[Exception] = []
+        self._answers = asyncio.Event()
+        self._answers.set()
+
+    def hold_tail(self) -> None:
+        """Let calls of `tail` wait."""
+        self._answers.clear()
+
+    def answer_tail(self) -> None:
+        """Answer the calls of `tail`."""
+        self._answers.set()
+
+    @property
+    def first(self) -> int:
+        return self.memory.first
+
+    @property
+    def measures(self) -> Measures:
+        return self.memory.measures
+
+    def append(self, payload: bytes) -> Awaitable[int]:
+        return self.memory.append(payload)
+
+    def follow(self, after: int) -> AsyncIterator[Entry]:
+        return self.memory.follow(after)
+
+    async def tail(self) -> int:
+        self.tail_calls += 1
+        await self._answers.wait()
+        if self.tail_failures:
+            raise self.tail_failures.pop(0)
+        return await self.memory.tail()
+
+    async def trim(self, upto: int) -> None:
+        await self.memory.trim(upto)
+
+    async def close(self) -> None:
+        await self.memory.close()
 
 
 class FakeClock:
@@ -90,7 +137,7 @@ class Answers:
 
 
 @asynccontextmanager
-async def running(log: MemoryLog, clock: Callable[[], int] | None = None) -> AsyncIterator[Group]:
+async def running(log: Log, clock: Callable[[], int] | None = None) -> AsyncIterator[Group]:
     """A group that has replayed its log; stopped at the end."""
     group = Group(0, log, clock or FakeClock(), BASE)
     task = asyncio.create_task(group.run())
@@ -148,11 +195,6 @@ async def a_while() -> None:
     """Let everything happen that can."""
     for _ in range(50):
         await asyncio.sleep(0)
-
-
-def run(session: Coroutine[Any, Any, None]) -> None:
-    """Run a test on a loop of its own."""
-    asyncio.run(session)
 
 
 def create(name: str = "s", ttl_seconds: int | None = None) -> Create:

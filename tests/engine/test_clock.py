@@ -3,10 +3,12 @@
 import logging
 
 import pytest
-from tests.engine.driving import BEGIN, SECOND, FakeClock, GatedLog, create, decided, run, running, until
+from tests.engine.driving import BEGIN, SECOND, FakeClock, GatedLog, create, decided, running, until
 
 from ursula.engine.clock import SLEW, LogClock
 from ursula.model.outcomes import Created, Refused
+
+pytestmark = pytest.mark.anyio
 
 HOUR = 3600 * SECOND
 
@@ -40,20 +42,17 @@ def test_time_goes_on_when_the_clock_was_set_back_and_the_clock_catches_up() -> 
     assert log_clock() == clock.now
 
 
-def test_a_ttl_ends_though_the_clock_was_set_back_by_an_hour(caplog: pytest.LogCaptureFixture) -> None:
-    async def session() -> None:
-        log, clock = GatedLog(), FakeClock()
-        async with running(log, clock) as group:
-            clock.now += HOUR
-            assert isinstance(await decided(group, create("early")), Created)
-            clock.now -= HOUR
-            assert isinstance(await decided(group, create("short", ttl_seconds=1)), Created)
-            with caplog.at_level(logging.WARNING):
-                for _ in range(3):
-                    group.look_at_clock()
-            (warning,) = caplog.records
-            assert "ahead of this machine's clock" in warning.message
-            assert group.status().clock_ahead_seconds > 3500
-            await until(lambda: isinstance(group.describe("b", "short"), Refused))
-
-    run(session())
+async def test_a_ttl_ends_though_the_clock_was_set_back_by_an_hour(caplog: pytest.LogCaptureFixture) -> None:
+    log, clock = GatedLog(), FakeClock()
+    async with running(log, clock) as group:
+        clock.now += HOUR
+        assert isinstance(await decided(group, create("early")), Created)
+        clock.now -= HOUR
+        assert isinstance(await decided(group, create("short", ttl_seconds=1)), Created)
+        with caplog.at_level(logging.WARNING):
+            for _ in range(3):
+                group.warn_if_clock_is_behind()
+        (warning,) = caplog.records
+        assert "ahead of this machine's clock" in warning.message
+        assert group.status().clock_ahead_seconds > 3500
+        await until(lambda: isinstance(group.describe("b", "short"), Refused))

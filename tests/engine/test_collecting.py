@@ -6,7 +6,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.engine.driving import run
 from tests.engine.tidying import DAY, Tidied, tidied
 
 from ursula.cold.objects.ulid import new_ulid
@@ -19,301 +18,268 @@ from ursula.engine.upkeep import merge_policy as neighbours
 from ursula.model.commands import AnyCommand, ForkPoint
 from ursula.model.outcomes import AnyOutcome, Refused, Undeleted
 
+pytestmark = pytest.mark.anyio
+
 SEED = 20261116
 
 
-def test_objects_that_nothing_names_are_removed_when_they_are_old_enough(
+async def test_objects_that_nothing_names_are_removed_when_they_are_old_enough(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def session() -> None:
-        async with tidied(tmp_path) as group:
-            await group.create("a", b"kept")
+    async with tidied(tmp_path) as group:
+        await group.create("a", b"kept")
+        await group.flush()
+        named = await group.objects()
+        orphans = [
+            manifests.segment_key(0, 5, 6),
+            manifests.state_key(0, 6),
+            f"blobs/b/1-2-3/{new_ulid()}",
+            f"staging/b/{new_ulid()}.arrow",
+        ]
+        for key in orphans:
+            await group.store.put(key, b"12345")
+        await group.store.put("blobs/b/1-2-3/someone-elses", b"theirs")
+        await asyncio.sleep(0.01)
+        await group.collect(DAY)
+        assert set(orphans) < await group.objects()
+        caplog.set_level("INFO")
+        collector = await group.collect(0)
+        assert await group.objects() == named | {"blobs/b/1-2-3/someone-elses"}
+        assert (collector.collected_count, collector.collected_bytes) == (4, 20)
+        assert [record.getMessage() for record in caplog.records] == [
+            "removed 4 objects with 20 bytes that nothing needs from the store"
+        ]
+        assert await group.read("a") == b"kept"
+
+
+async def test_what_a_merge_replaced_is_removed_only_when_it_was_kept_long_enough(tmp_path: Path) -> None:
+    async with tidied(tmp_path) as group:
+        await group.create("a")
+        for number in range(16):
+            await group.append("a", b"%d" % number)
             await group.flush()
-            named = await group.objects()
-            orphans = [
-                manifests.segment_key(0, 5, 6),
-                manifests.state_key(0, 6),
-                f"blobs/b/1-2-3/{new_ulid()}",
-                f"staging/b/{new_ulid()}.arrow",
-            ]
-            for key in orphans:
-                await group.store.put(key, b"12345")
-            await group.store.put("blobs/b/1-2-3/someone-elses", b"theirs")
-            await asyncio.sleep(0.01)
-            await group.collect(DAY)
-            assert set(orphans) < await group.objects()
-            caplog.set_level("INFO")
-            collector = await group.collect(0)
-            assert await group.objects() == named | {"blobs/b/1-2-3/someone-elses"}
-            assert (collector.collected_count, collector.collected_bytes) == (4, 20)
-            assert [record.getMessage() for record in caplog.records] == [
-                "removed 4 objects with 20 bytes that nobody needs from the store"
-            ]
-            assert await group.read("a") == b"kept"
-
-    run(session())
+        inputs = await group.objects("segments/")
+        await group.merge()
+        await group.flush()
+        await group.flush()
+        await group.collect(DAY)
+        assert inputs < await group.objects("segments/")
+        assert await group.check_manifests() == 18
+        await group.collect(0)
+        assert len(await group.objects("segments/")) == 1
+        assert await group.check_manifests() == 2
 
 
-def test_what_a_merge_replaced_is_removed_only_when_it_was_kept_long_enough(tmp_path: Path) -> None:
-    async def session() -> None:
-        async with tidied(tmp_path) as group:
-            await group.create("a")
-            for number in range(16):
-                await group.append("a", b"%d" % number)
-                await group.flush()
-            inputs = await group.objects("segments/")
-            await group.merge()
-            await group.flush()
-            await group.flush()
-            await group.collect(DAY)
-            assert inputs < await group.objects("segments/")
-            assert await group.check_manifests() == 18
-            await group.collect(0)
-            assert len(await group.objects("segments/")) == 1
-            assert await group.check_manifests() == 2
-
-    run(session())
-
-
-def test_what_an_old_list_tells_readers_outside_is_kept_until_there_is_a_new_one(tmp_path: Path) -> None:
-    async def session() -> None:
-        async with tidied(tmp_path) as group:
-            await group.create("a")
-            for number in range(16):
-                await group.append("a", b"%d" % number)
-                await group.flush()
-            listed = {segment.path for segment in (await manifests.read_live(group.store, 0)).segments}
-            assert len(listed) == 16
-            await group.merge()
-            for _ in range(3):
-                await group.flush(tell=False)
-                await asyncio.sleep(0.01)
-                await group.collect(0)
-            assert group.group.state.stored.replaced.keys().isdisjoint(listed), "they are forgotten"
-            assert len(list(group.group.state.segments)) == 1
-            assert listed < await group.objects("segments/")
-            await group.flush()
-            await group.collect(0)
-            assert len(await group.objects("segments/")) == 1
-
-    run(session())
-
-
-def test_a_snapshot_that_was_replaced_is_kept_for_its_readers_and_then_removed(tmp_path: Path) -> None:
-    async def session() -> None:
-        async with tidied(tmp_path) as group:
-            await group.create("a", b"0123456789")
-            first = await group.trim("a", 0)
-            second = await group.trim("a", 10)
-            await group.flush()
-            await group.flush()
-            await group.collect(DAY)
-            assert await group.objects("blobs/") == {first, second}
-            await group.collect(0)
-            assert await group.objects("blobs/") == {second}
-            await group.delete("a")
-            await group.flush()
-            await group.flush()
-            await group.collect(DAY)
-            assert isinstance(await group.undelete("a"), Undeleted)
-            await group.collect(0)
-            assert await group.objects("blobs/") == {second}
-            await group.delete("a")
-            await group.flush()
-            await group.flush()
-            await group.collect(0)
-            assert isinstance(await group.undelete("a"), Refused)
-            assert await group.objects("blobs/") == {second}, "a restore can still bring the stream back"
-            assert await group.check_manifests() == 2
-            await group.flush()
-            await group.flush()
-            await group.collect(0)
-            assert await group.objects("blobs/") == set()
-
-    run(session())
-
-
-def test_a_command_that_names_what_may_be_gone_is_refused(tmp_path: Path) -> None:
-    async def session() -> None:
-        async with tidied(tmp_path) as group:
-            await group.create("a", b"0123456789")
-            await group.flush()
-            await group.collect(-60)
-            with pytest.raises(AssertionError, match="took too long"):
-                await group.trim("a", 10)
-
-    run(session())
-
-
-def test_nothing_is_removed_by_a_node_of_an_earlier_generation_nor_right_after_a_restore(
+async def test_what_an_old_list_tells_readers_outside_is_kept_until_there_is_a_new_one(
     tmp_path: Path,
 ) -> None:
-    async def session() -> None:
-        async with tidied(tmp_path) as group:
-            await group.create("a", b"kept")
+    async with tidied(tmp_path) as group:
+        await group.create("a")
+        for number in range(16):
+            await group.append("a", b"%d" % number)
             await group.flush()
-            orphan = manifests.state_key(0, 6)
-            await group.store.put(orphan, b"")
+        listed = {segment.path for segment in (await manifests.read_live(group.store, 0)).segments}
+        assert len(listed) == 16
+        await group.merge()
+        for _ in range(3):
+            await group.flush(tell=False)
             await asyncio.sleep(0.01)
-            begun = manifests.Generation(manifests.FORMAT, "c", 1, 1, group.group.state.at + 60_000_000)
-            await group.store.put(manifests.generation_key(1), manifests.encode(begun))
             await group.collect(0)
-            assert orphan in await group.objects()
-            later = manifests.Generation(manifests.FORMAT, "c", 2, 1, 0)
-            await group.store.put(manifests.generation_key(2), manifests.encode(later))
-            with pytest.raises(Superseded):
-                await group.collect(0)
-            assert orphan in await group.objects()
-
-    run(session())
+        assert group.group.state.stored.replaced.keys().isdisjoint(listed), "they are forgotten"
+        assert len(list(group.group.state.segments)) == 1
+        assert listed < await group.objects("segments/")
+        await group.flush()
+        await group.collect(0)
+        assert len(await group.objects("segments/")) == 1
 
 
-def test_a_store_is_whole_though_a_stream_with_a_snapshot_can_come_back_no_more(tmp_path: Path) -> None:
-    async def session() -> None:
-        async with tidied(tmp_path) as group:
-            await group.create("a", b"0123456789")
+async def test_a_snapshot_that_was_replaced_is_kept_for_its_readers_and_then_removed(tmp_path: Path) -> None:
+    async with tidied(tmp_path) as group:
+        await group.create("a", b"0123456789")
+        first = await group.trim("a", 0)
+        second = await group.trim("a", 10)
+        await group.flush()
+        await group.flush()
+        await group.collect(DAY)
+        assert await group.objects("blobs/") == {first, second}
+        await group.collect(0)
+        assert await group.objects("blobs/") == {second}
+        await group.delete("a")
+        await group.flush()
+        await group.flush()
+        await group.collect(DAY)
+        assert isinstance(await group.undelete("a"), Undeleted)
+        await group.collect(0)
+        assert await group.objects("blobs/") == {second}
+        await group.delete("a")
+        await group.flush()
+        await group.flush()
+        await group.collect(0)
+        assert isinstance(await group.undelete("a"), Refused)
+        assert await group.objects("blobs/") == {second}, "a restore can still bring the stream back"
+        assert await group.check_manifests() == 2
+        await group.flush()
+        await group.flush()
+        await group.collect(0)
+        assert await group.objects("blobs/") == set()
+
+
+async def test_a_command_that_names_what_may_be_gone_is_refused(tmp_path: Path) -> None:
+    async with tidied(tmp_path) as group:
+        await group.create("a", b"0123456789")
+        await group.flush()
+        await group.collect(-60)
+        with pytest.raises(AssertionError, match="took too long"):
             await group.trim("a", 10)
-            await group.delete("a")
-            await group.flush()
-            await group.flush()
-            for _ in range(4):
-                await group.collect(0)
-                assert (await plan_restore(group.store, None, lambda *_: None)).damages == []
-                if group.group.flush_wanted:
-                    await group.flush()
-            assert await group.objects("blobs/") == set()
-            assert not group.group.flush_wanted
-
-    run(session())
 
 
-def test_an_idle_group_is_flushed_until_what_was_replaced_can_be_removed(tmp_path: Path) -> None:
-    async def session() -> None:
-        async with tidied(tmp_path) as group:
-            await group.create("a")
-            for number in range(16):
-                await group.append("a", b"%d" % number)
+async def test_nothing_is_removed_by_a_node_of_an_earlier_generation_nor_right_after_a_restore(
+    tmp_path: Path,
+) -> None:
+    async with tidied(tmp_path) as group:
+        await group.create("a", b"kept")
+        await group.flush()
+        orphan = manifests.state_key(0, 6)
+        await group.store.put(orphan, b"")
+        await asyncio.sleep(0.01)
+        begun = manifests.Generation(manifests.FORMAT, "c", 1, 1, group.group.state.at + 60_000_000)
+        await group.store.put(manifests.generation_key(1), manifests.encode(begun))
+        await group.collect(0)
+        assert orphan in await group.objects()
+        later = manifests.Generation(manifests.FORMAT, "c", 2, 1, 0)
+        await group.store.put(manifests.generation_key(2), manifests.encode(later))
+        with pytest.raises(Superseded):
+            await group.collect(0)
+        assert orphan in await group.objects()
+
+
+async def test_a_store_is_whole_though_a_stream_with_a_snapshot_can_come_back_no_more(tmp_path: Path) -> None:
+    async with tidied(tmp_path) as group:
+        await group.create("a", b"0123456789")
+        await group.trim("a", 10)
+        await group.delete("a")
+        await group.flush()
+        await group.flush()
+        for _ in range(4):
+            await group.collect(0)
+            assert (await plan_restore(group.store, None, lambda *_: None)).damages == []
+            if group.flusher.is_requested:
                 await group.flush()
-            await group.merge()
-            for _ in range(4):
-                if group.group.flush_wanted:
-                    await group.flush()
-                await group.collect(0)
-            assert not group.group.flush_wanted
-            assert len(await group.objects("segments/")) == 1
-
-    run(session())
+        assert await group.objects("blobs/") == set()
+        assert not group.flusher.is_requested
 
 
-def test_very_much_that_has_ended_is_collected_by_many_small_commands(
+async def test_an_idle_group_is_flushed_until_what_was_replaced_can_be_removed(tmp_path: Path) -> None:
+    async with tidied(tmp_path) as group:
+        await group.create("a")
+        for number in range(16):
+            await group.append("a", b"%d" % number)
+            await group.flush()
+        await group.merge()
+        for _ in range(4):
+            if group.flusher.is_requested:
+                await group.flush()
+            await group.collect(0)
+        assert not group.flusher.is_requested
+        assert len(await group.objects("segments/")) == 1
+
+
+async def test_very_much_that_has_ended_is_collected_by_many_small_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collecting, "COLLECTED_AT_ONCE", 4)
+    async with tidied(tmp_path) as group:
+        deleted, ask = group.group.state.deleted.incarnations, group.group.ask
+        for number in range(30):
+            await group.create(f"s{number}", b"x")
+            await group.delete(f"s{number}")
+        counts = [len(deleted)]
 
-    async def session() -> None:
-        async with tidied(tmp_path) as group:
-            deleted, ask = group.group.state.deleted.incarnations, group.group.ask
-            for number in range(30):
-                await group.create(f"s{number}", b"x")
-                await group.delete(f"s{number}")
-            counts = [len(deleted)]
+        async def counted(command: AnyCommand) -> AnyOutcome | Failure:
+            outcome = await ask(command)
+            counts.append(len(deleted))
+            return outcome
 
-            async def counted(command: AnyCommand) -> AnyOutcome | Failure:
-                outcome = await ask(command)
-                counts.append(len(deleted))
-                return outcome
-
-            monkeypatch.setattr(group.group, "ask", counted)
-            await group.collect(0)
-            assert (counts[0], counts[-1]) == (30, 0)
-            assert all(before - after <= 4 for before, after in pairwise(counts))
-            assert group.group.state.stored.horizon > group.group.state.at - 60_000_000
-
-    run(session())
+        monkeypatch.setattr(group.group, "ask", counted)
+        await group.collect(0)
+        assert (counts[0], counts[-1]) == (30, 0)
+        assert all(before - after <= 4 for before, after in pairwise(counts))
+        assert group.group.state.stored.horizon > group.group.state.at - 60_000_000
 
 
-def test_a_restore_reaches_as_far_back_as_is_kept_however_long_nothing_was_flushed(tmp_path: Path) -> None:
-    async def session() -> None:
-        async with tidied(tmp_path) as group:
-            await group.create("a", b"too old")
+async def test_a_restore_reaches_as_far_back_as_is_kept_however_long_nothing_was_flushed(
+    tmp_path: Path,
+) -> None:
+    async with tidied(tmp_path) as group:
+        await group.create("a", b"too old")
+        await group.flush()
+        await group.append("a", b", before the weekend")
+        await group.flush()
+        expected = group.flusher.manifest_position
+        await asyncio.sleep(0.1)
+        horizon = system_clock()
+        await asyncio.sleep(0.1)
+        for number in range(20):
+            await group.append("a", b"%d" % number)
             await group.flush()
-            await group.append("a", b", before the weekend")
+        await group.merge()
+        await group.flush()
+        await group.flush()
+        await group.collect((system_clock() - horizon) / 1_000_000)
+        assert (await choose(group.store, 0, Moment(time=horizon))).manifest.position == expected
+        assert (await manifests.find_manifests(group.store, 0))[-1].position == expected
+        assert await group.check_manifests() == 23
+        await group.collect(0)
+        assert await group.check_manifests() == 2
+
+
+async def test_a_manifest_that_cannot_be_read_is_not_the_one_that_is_kept_for_a_restore(
+    tmp_path: Path,
+) -> None:
+    async with tidied(tmp_path) as group:
+        await group.create("a")
+        for number in range(6):
+            await group.append("a", b"%d" % number)
             await group.flush()
-            expected = group.flusher.manifest_position
-            await asyncio.sleep(0.1)
-            horizon = system_clock()
-            await asyncio.sleep(0.1)
-            for number in range(20):
-                await group.append("a", b"%d" % number)
+        found = await manifests.find_manifests(group.store, 0)
+        for damaged in found[:2]:
+            await group.store.put(damaged.key, b"{")
+        await group.collect(0)
+        left = await manifests.find_manifests(group.store, 0)
+        assert [one.key for one in left] == [one.key for one in found[:3]]
+        assert (await choose(group.store, 0, Moment(found[2].position))).newer_count == 2
+
+
+async def test_an_idle_group_is_flushed_twice_at_most_for_what_was_replaced(tmp_path: Path) -> None:
+    async with tidied(tmp_path) as group:
+        await group.create("a", b"1")
+        await group.flush()
+        group.flusher.request(base=True)
+        await group.flush()
+        replaced = set(group.group.state.stored.replaced)
+        assert len(replaced) == 1
+        for keep, flushes in ((DAY, 1), (DAY, 0), (DAY, 0), (0, 1), (0, 0), (0, 0)):
+            await group.collect(keep)
+            assert group.flusher.is_requested == bool(flushes), keep
+            if flushes:
                 await group.flush()
-            await group.merge()
-            await group.flush()
-            await group.flush()
-            await group.collect((system_clock() - horizon) / 1_000_000)
-            assert (await choose(group.store, 0, Moment(time=horizon))).manifest.position == expected
-            assert (await manifests.find_manifests(group.store, 0))[-1].position == expected
-            assert await group.check_manifests() == 23
-            await group.collect(0)
-            assert await group.check_manifests() == 2
-
-    run(session())
-
-
-def test_a_manifest_that_cannot_be_read_is_not_the_one_that_is_kept_for_a_restore(tmp_path: Path) -> None:
-    async def session() -> None:
-        async with tidied(tmp_path) as group:
-            await group.create("a")
-            for number in range(6):
-                await group.append("a", b"%d" % number)
-                await group.flush()
-            found = await manifests.find_manifests(group.store, 0)
-            for damaged in found[:2]:
-                await group.store.put(damaged.key, b"{")
-            await group.collect(0)
-            left = await manifests.find_manifests(group.store, 0)
-            assert [one.key for one in left] == [one.key for one in found[:3]]
-            assert (await choose(group.store, 0, Moment(found[2].position))).newer_count == 2
-
-    run(session())
-
-
-def test_an_idle_group_is_flushed_twice_at_most_for_what_was_replaced(tmp_path: Path) -> None:
-    async def session() -> None:
-        async with tidied(tmp_path) as group:
-            await group.create("a", b"1")
-            await group.flush()
-            group.flusher.request_base()
-            await group.flush()
-            replaced = set(group.group.state.stored.replaced)
-            assert len(replaced) == 1
-            for keep, flushes in ((DAY, 1), (DAY, 0), (DAY, 0), (0, 1), (0, 0), (0, 0)):
-                await group.collect(keep)
-                assert group.group.flush_wanted == bool(flushes), keep
-                if flushes:
-                    await group.flush()
-            assert not replaced & await group.objects("state/")
-
-    run(session())
+        assert not replaced & await group.objects("state/")
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_nothing_that_is_needed_is_ever_removed(
+async def test_nothing_that_is_needed_is_ever_removed(
     tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(neighbours, "COUNT_MIN", 3)
     monkeypatch.setattr(neighbours, "GROWTH_MIN", 1)
     chosen = random.Random(SEED + number)
-
-    async def session() -> None:
-        history = History(chosen)
-        for _ in range(3):  # lives of the server
-            async with tidied(tmp_path) as group:
-                await history.check(group)
-                for _ in range(40):
-                    await history.step(group)
-                await history.check(group)
-
-    run(session())
+    history = History(chosen)
+    for _ in range(3):  # lives of the server
+        async with tidied(tmp_path) as group:
+            await history.check(group)
+            for _ in range(40):
+                await history.step(group)
+            await history.check(group)
 
 
 class History:

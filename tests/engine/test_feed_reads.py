@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.engine.driving import run
 from tests.engine.nodes import done, got, node_on
 
 from ursula.cold.feed_spool import Spool
@@ -14,8 +13,12 @@ from ursula.config import Cold
 from ursula.model.commands import Append, Create
 from ursula.model.outcomes import FeedPage
 
+pytestmark = pytest.mark.anyio
 
-def test_one_segment_at_a_time_is_sorted_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+
+async def test_one_segment_at_a_time_is_sorted_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write, at_once, most = Spool.write, threading.Semaphore(2), []
 
     def watched(*arguments: object) -> Spool:
@@ -24,21 +27,18 @@ def test_one_segment_at_a_time_is_sorted_in_memory(tmp_path: Path, monkeypatch: 
         at_once.release()
         return write(*arguments)  # type: ignore[arg-type]
 
-    async def session() -> None:
-        async with node_on(tmp_path, cold=Cold(flush_size=1 << 40, cache_bytes=0)) as node:
-            group = node.groups[0]
-            for bucket in "abcd":
-                await done(group, Create(bucket, "s", "text/plain", make_bucket=True))
-                await done(group, Append(bucket, "s", (b"message",), "text/plain"))
-            await node.flushers[0].request()
-            monkeypatch.setattr(Spool, "write", watched)
-            at_once.acquire()
-            pages = await asyncio.gather(
-                *(got(group.read_feed(bucket, None, None, 1 << 20)) for bucket in "abcd")
-            )
-            for page in pages:
-                assert isinstance(page, FeedPage)
-                assert [row.payload for entry in page.entries for row in entry.rows] == [None, b"message"]
-            assert most == [True] * 4
-
-    run(session())
+    async with node_on(tmp_path, cold=Cold(flush_size=1 << 40, cache_bytes=0)) as node:
+        group = node.groups[0]
+        for bucket in "abcd":
+            await done(group, Create(bucket, "s", "text/plain", make_bucket=True))
+            await done(group, Append(bucket, "s", (b"message",), "text/plain"))
+        await node.flushers[0].flush_and_wait()
+        monkeypatch.setattr(Spool, "write", watched)
+        at_once.acquire()
+        pages = await asyncio.gather(
+            *(got(group.read_feed(bucket, None, None, 1 << 20)) for bucket in "abcd")
+        )
+        for page in pages:
+            assert isinstance(page, FeedPage)
+            assert [row.payload for entry in page.entries for row in entry.rows] == [None, b"message"]
+        assert most == [True] * 4

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ursula.engine import pacing as slices
-from ursula.engine.flush.pace import RESTS, FlushPace
+from ursula.engine import pacing
+from ursula.engine.flush.pace import REST_RATIO, FlushPace
 from ursula.engine.pacing import (
     LATE_SLICE_SECONDS,
     REST_SECONDS_MAX,
@@ -14,6 +14,8 @@ from ursula.engine.pacing import (
     TimeSlice,
 )
 from ursula.model.journal import Gauge
+
+pytestmark = pytest.mark.anyio
 
 SIZE = 1000
 
@@ -27,14 +29,14 @@ def gauge(count: int) -> Gauge:
 @pytest.mark.parametrize(
     ("hot", "hot_bytes_max", "rest_ratio"),
     [
-        (0, None, RESTS),
-        (SIZE, None, RESTS),
-        (2 * SIZE, None, RESTS / 2),
+        (0, None, REST_RATIO),
+        (SIZE, None, REST_RATIO),
+        (2 * SIZE, None, REST_RATIO / 2),
         (3 * SIZE, None, 0),
-        (2 * SIZE, 100 * SIZE, RESTS / 2),
-        (1500, 4 * SIZE, RESTS / 2),
+        (2 * SIZE, 100 * SIZE, REST_RATIO / 2),
+        (1500, 4 * SIZE, REST_RATIO / 2),
         (2 * SIZE, 4 * SIZE, 0),
-        (499, SIZE, RESTS),
+        (499, SIZE, REST_RATIO),
         (500, SIZE, 0),  # a flush as large as all that fits begins when it is late already
         (SIZE, SIZE, 0),
     ],
@@ -71,48 +73,48 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(slices, "time", clock)
+    monkeypatch.setattr(pacing, "time", clock)
     return clock
 
 
-def goes_on(turn: TimeSlice) -> bool:
+async def goes_on(time_slice: TimeSlice) -> bool:
     """Whether others go on at the end of a step."""
-
-    async def end() -> bool:
-        others: list[str] = []
-        asyncio.get_running_loop().call_soon(others.append, "went on")
-        await turn.end()
-        return bool(others)
-
-    return asyncio.run(end())
+    others: list[str] = []
+    asyncio.get_running_loop().call_soon(others.append, "went on")
+    await time_slice.end()
+    went_on = bool(others)
+    await asyncio.sleep(0)
+    return went_on
 
 
 @pytest.mark.parametrize(("hot", "slice_seconds"), [(0, SLICE_SECONDS), (3 * SIZE, LATE_SLICE_SECONDS)])
-def test_others_go_on_when_the_time_of_a_turn_is_up(clock: Clock, hot: int, slice_seconds: float) -> None:
-    turn = TimeSlice(FlushPace(gauge(hot), SIZE, None))
+async def test_others_go_on_when_the_time_of_a_turn_is_up(
+    clock: Clock, hot: int, slice_seconds: float
+) -> None:
+    time_slice = TimeSlice(FlushPace(gauge(hot), SIZE, None))
     for _ in range(2):
         clock.now += 0.9 * slice_seconds
-        assert not goes_on(turn)
+        assert not await goes_on(time_slice)
         clock.now += 0.2 * slice_seconds
-        assert goes_on(turn)
+        assert await goes_on(time_slice)
 
 
 def test_a_rest_is_as_long_as_the_step_allows_but_not_longer_than_the_longest(clock: Clock) -> None:
-    turn = TimeSlice(FlushPace(gauge(0), SIZE, None))
+    time_slice = TimeSlice(FlushPace(gauge(0), SIZE, None))
     for worked_seconds in (SLICE_SECONDS / 2, 0.004, 1.0):
         clock.now += worked_seconds
-        turn.end_in_thread()
-    assert clock.slept == [pytest.approx(RESTS * (0.004 + SLICE_SECONDS / 2)), REST_SECONDS_MAX]
+        time_slice.end_in_thread()
+    assert clock.slept == [pytest.approx(REST_RATIO * (0.004 + SLICE_SECONDS / 2)), REST_SECONDS_MAX]
 
 
 def test_work_that_others_wait_for_does_not_rest(clock: Clock) -> None:
-    turn = TimeSlice()
+    time_slice = TimeSlice()
     clock.now += 1.0
-    turn.end_in_thread()
+    time_slice.end_in_thread()
     assert clock.slept == [0]
 
 
-def test_others_have_a_moment_after_every_step_on_the_loop(
+async def test_others_have_a_moment_after_every_step_on_the_loop(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
@@ -121,7 +123,7 @@ def test_others_have_a_moment_after_every_step_on_the_loop(
         slept.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    turn = TimeSlice()
+    time_slice = TimeSlice()
     clock.now += LATE_SLICE_SECONDS
-    asyncio.run(turn.end())
+    await time_slice.end()
     assert slept == [REST_SECONDS_MIN]

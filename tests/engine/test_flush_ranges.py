@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.engine.driving import run
 from tests.engine.nodes import begin, done, is_repeat, node_on, picture, write
 
 from ursula.cold.blobs import made_at
@@ -20,6 +19,8 @@ from ursula.engine.node import Node
 from ursula.engine.pacing import TimeSlice
 from ursula.engine.reads.blobs import BlobReads
 from ursula.model.commands import Append, Body, Create, Delete, Producer, PublishSnapshot, SetAttributes
+
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -75,42 +76,36 @@ async def weighed(tables: AsyncIterator[pa.Table], sizes: list[int]) -> AsyncIte
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.usefixtures("small_ranges")
-def test_a_segment_that_is_flushed_bit_by_bit_is_that_of_all_rows(tmp_path: Path, seed: int) -> None:
-    async def session() -> None:
-        async with node_on(tmp_path / "data", cold=Cold(flush_size=1 << 40, cache_bytes=0)) as node:
-            await live(node, seed)
-            cut = await node.flushers[0]._cut(False)
-            fetch = BlobReads(node.store, node.cache).fetch
-            place = SegmentRange(0, cut.start, cut.position)
-            whole = encode_segment(await rows_of(cut.parts, 0, fetch, TimeSlice()), *place)
-            sizes: list[int] = []
-            rows = weighed(rows_by_range(cut.parts, 0, fetch, TimeSlice()), sizes)
-            stored = await upload_streamed(node.store, node.unfinished, place, rows, PacedExecutor())
-            assert stored is not None
-            assert len(sizes) > 50
-            assert max(sizes) < 10_000
-            assert (stored.rows, stored.digest) == (whole.summary.row_count, whole.summary.digest)
-            node.groups[0].state.dirty_rows.end_capture()
-
-    run(session())
+async def test_a_segment_that_is_flushed_bit_by_bit_is_that_of_all_rows(tmp_path: Path, seed: int) -> None:
+    async with node_on(tmp_path / "data", cold=Cold(flush_size=1 << 40, cache_bytes=0)) as node:
+        await live(node, seed)
+        cut = await node.flushers[0]._cut(False)
+        fetch = BlobReads(node.store, node.cache).fetch
+        place = SegmentRange(0, cut.start, cut.position)
+        whole = encode_segment(await rows_of(cut.parts, 0, fetch, TimeSlice()), *place)
+        sizes: list[int] = []
+        rows = weighed(rows_by_range(cut.parts, 0, fetch, TimeSlice()), sizes)
+        stored = await upload_streamed(node.store, node.unfinished, place, rows, PacedExecutor())
+        assert stored is not None
+        assert len(sizes) > 50
+        assert max(sizes) < 10_000
+        assert (stored.rows, stored.digest) == (whole.summary.row_count, whole.summary.digest)
+        node.groups[0].state.dirty_rows.end_capture()
 
 
 @pytest.mark.usefixtures("small_ranges")
-def test_what_is_flushed_bit_by_bit_is_read_as_it_was_written(tmp_path: Path) -> None:
-    async def session() -> None:
-        folder = tmp_path / "data"
-        async with node_on(folder) as node:
-            await begin(node)
-            for part in (1, 2):
-                await write(node, part)
-            expected = await picture(node)
-            await node.flushers[0].flush()
-            assert await picture(node) == expected
-            assert node.groups[0].state.gauge.count == 0
-            await node.flushers[0].purge()
-        async with node_on(folder) as node:
-            assert await picture(node) == expected
-            assert await is_repeat(node, 23)
-        assert not list((folder / "cold" / "tmp").iterdir())
-
-    run(session())
+async def test_what_is_flushed_bit_by_bit_is_read_as_it_was_written(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    async with node_on(folder) as node:
+        await begin(node)
+        for part in (1, 2):
+            await write(node, part)
+        expected = await picture(node)
+        await node.flushers[0].flush()
+        assert await picture(node) == expected
+        assert node.groups[0].state.gauge.count == 0
+        await node.flushers[0].purge()
+    async with node_on(folder) as node:
+        assert await picture(node) == expected
+        assert await is_repeat(node, 23)
+    assert not list((folder / "cold" / "tmp").iterdir())

@@ -57,10 +57,10 @@ def test_a_restore_that_has_not_come_to_its_end_is_no_new_node(tmp_path: Path) -
     begun = NewFolder(path, None)
     begun.begin()
     begun.close()
-    with pytest.raises(FolderRefused, match="has not come to its end: run it again"):
+    with pytest.raises(FolderRefused, match="was begun and not finished: run it again"):
         DataFolder(path)
     NewFolder(path, None).close()  # refused, which does not undo the one before
-    with pytest.raises(FolderRefused, match="has not come to its end: run it again"):
+    with pytest.raises(FolderRefused, match="was begun and not finished: run it again"):
         DataFolder(path)
     folder = NewFolder(path, None)
     folder.begin()

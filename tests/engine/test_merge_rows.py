@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.cold.sample_rows import Row, mixed_rows, row, table_of
-from tests.engine.driving import run
 
 from ursula.cold.cache import Cache
 from ursula.cold.objects.fs import FsStore
@@ -23,6 +22,8 @@ from ursula.engine.upkeep.liveness import LiveRows
 from ursula.engine.upkeep.merge_rows import MergeRows
 from ursula.model.commands import StoredSegment
 from ursula.model.state import State
+
+pytestmark = pytest.mark.anyio
 
 
 def histories(seed: int) -> list[Row]:
@@ -70,31 +71,27 @@ async def weighed(tables: AsyncIterator[pa.Table], sizes: list[int]) -> AsyncIte
 
 @pytest.mark.parametrize("range_bytes", [20_000, 200_000, 4 << 20])
 @pytest.mark.parametrize("rows", [histories(1), histories(2), one_large_stream()], ids=["1", "2", "large"])
-def test_a_merge_bit_by_bit_is_the_same_as_one_of_all_rows(
+async def test_a_merge_bit_by_bit_is_the_same_as_one_of_all_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row], range_bytes: int
 ) -> None:
     monkeypatch.setattr(merge_rows, "RANGE_BYTES", range_bytes)
     monkeypatch.setattr(merge_rows, "SAMPLE_BYTES_MIN", 100)
-
-    async def session() -> None:
-        store = FsStore(tmp_path)
-        with ThreadPoolExecutor(1) as threads:
-            inputs = await stored(store, rows, 5)
-            merging = MergeRows(inputs, Segments(store, Cache(0), threads), LiveRows(State(0), keep_all=True))
-            await merging.look()
-            assert merging.row_count == len(rows)
-            place = SegmentRange(0, inputs[0].first, inputs[-1].last)
-            sizes: list[int] = []
-            tables = weighed(merging.ranges(), sizes)
-            output = await upload_streamed(store, Unfinished(store, tmp_path), place, tables, PacedExecutor())
-        assert max(sizes) < 2 * range_bytes + 10_000
-        assert output is not None
-        whole = encode_segment(table_of(rows), *place)
-        summary = whole.summary
-        assert (output.rows, output.payload_bytes) == (summary.row_count, summary.payload_bytes)
-        assert output.digest == summary.digest
-        written = pq.read_table(store.local_path(output.key))
-        assert written.equals(pq.read_table(pa.BufferReader(whole.data)))
-        await store.close()
-
-    run(session())
+    store = FsStore(tmp_path)
+    with ThreadPoolExecutor(1) as threads:
+        inputs = await stored(store, rows, 5)
+        merging = MergeRows(inputs, Segments(store, Cache(0), threads), LiveRows(State(0), keep_all=True))
+        await merging.survey()
+        assert merging.row_count == len(rows)
+        place = SegmentRange(0, inputs[0].first, inputs[-1].last)
+        sizes: list[int] = []
+        tables = weighed(merging.ranges(), sizes)
+        output = await upload_streamed(store, Unfinished(store, tmp_path), place, tables, PacedExecutor())
+    assert max(sizes) < 2 * range_bytes + 10_000
+    assert output is not None
+    whole = encode_segment(table_of(rows), *place)
+    summary = whole.summary
+    assert (output.rows, output.payload_bytes) == (summary.row_count, summary.payload_bytes)
+    assert output.digest == summary.digest
+    written = pq.read_table(store.local_path(output.key))
+    assert written.equals(pq.read_table(pa.BufferReader(whole.data)))
+    await store.close()

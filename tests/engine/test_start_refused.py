@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.engine.driving import run
 from tests.engine.nodes import begin, node_on, picture, write
 
 from ursula.cold.objects.fs import FsStore
@@ -14,6 +13,8 @@ from ursula.cold.state.manifest import Generation, encode
 from ursula.engine.load_state import StoreRefused
 from ursula.engine.node import Node
 from ursula.log.interface import LogDamaged
+
+pytestmark = pytest.mark.anyio
 
 
 def manifests(folder: Path) -> list[Path]:
@@ -33,24 +34,18 @@ async def filled(folder: Path, flushes: int = 3, between: Callable[[Node], objec
         return await picture(node)
 
 
-def refused(
+async def refused(
     folder: Path, prepare: Callable[[], Awaitable[None]], kind: type[Exception] = StoreRefused
 ) -> str:
     """Why the folder is not started from."""
-    found: list[str] = []
-
-    async def session() -> None:
-        await prepare()
-        with pytest.raises(kind) as caught:
-            async with node_on(folder):
-                pass
-        found.append(str(caught.value))
-
-    run(session())
-    return found[0]
+    await prepare()
+    with pytest.raises(kind) as caught:
+        async with node_on(folder):
+            pass
+    return str(caught.value)
 
 
-def test_a_log_that_ends_before_the_manifest_is_refused(tmp_path: Path) -> None:
+async def test_a_log_that_ends_before_the_manifest_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
     async def prepare() -> None:
@@ -59,12 +54,12 @@ def test_a_log_that_ends_before_the_manifest_is_refused(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "old", folder / "log")
         (folder / "applied.json").unlink(missing_ok=True)
 
-    text = refused(folder, prepare)
+    text = await refused(folder, prepare)
     assert "they do not fit" in text
     assert "ursula restore" in text
 
 
-def test_a_log_that_is_gone_is_refused(tmp_path: Path) -> None:
+async def test_a_log_that_is_gone_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
     async def prepare() -> None:
@@ -72,20 +67,20 @@ def test_a_log_that_is_gone_is_refused(tmp_path: Path) -> None:
         shutil.rmtree(folder / "log")
         (folder / "applied.json").unlink(missing_ok=True)
 
-    assert "they do not fit" in refused(folder, prepare)
+    assert "they do not fit" in await refused(folder, prepare)
 
 
-def test_a_log_that_is_older_than_the_node_is_refused(tmp_path: Path) -> None:
+async def test_a_log_that_is_older_than_the_node_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
     async def prepare() -> None:
         await filled(folder, 1)
         (folder / "applied.json").write_text("[1099511699999]")
 
-    assert "older than the node" in refused(folder, prepare, LogDamaged)
+    assert "older than the node" in await refused(folder, prepare, LogDamaged)
 
 
-def test_a_log_that_is_trimmed_beyond_the_manifest_is_refused(tmp_path: Path) -> None:
+async def test_a_log_that_is_trimmed_beyond_the_manifest_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
     async def prepare() -> None:
@@ -93,45 +88,42 @@ def test_a_log_that_is_trimmed_beyond_the_manifest_is_refused(tmp_path: Path) ->
         for newer in manifests(folder)[1:]:
             newer.unlink()
 
-    assert "they do not fit" in refused(folder, prepare)
+    assert "they do not fit" in await refused(folder, prepare)
 
 
-def test_an_empty_store_beside_a_trimmed_log_is_refused(tmp_path: Path) -> None:
+async def test_an_empty_store_beside_a_trimmed_log_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
     async def prepare() -> None:
         await filled(folder, 5)
         shutil.rmtree(folder / "cold")
 
-    text = refused(folder, prepare)
+    text = await refused(folder, prepare)
     assert "no manifest" in text
     assert "cold.root" in text
 
 
-def test_a_generation_that_cannot_be_read_is_refused_and_no_restore_is_promised(tmp_path: Path) -> None:
+async def test_a_generation_that_cannot_be_read_is_refused_and_no_restore_is_promised(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
     async def prepare() -> None:
         await filled(folder, 1)
         (folder / "cold" / "generations" / "1.json").write_text("{")
 
-    text = refused(folder, prepare)
+    text = await refused(folder, prepare)
     assert text.startswith("the object generations/1.json is damaged")
     assert "put it back from a copy of the store" in text
     assert "ursula restore" not in text
 
 
-def test_the_store_of_another_cluster_is_refused(tmp_path: Path) -> None:
-    async def session() -> None:
-        await filled(tmp_path / "one", 1)
-        with pytest.raises(StoreRefused, match=r"belongs to the cluster .*, and this data folder to "):
-            async with node_on(tmp_path / "other", FsStore(tmp_path / "one" / "cold")):
-                pass
-
-    run(session())
+async def test_the_store_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    await filled(tmp_path / "one", 1)
+    with pytest.raises(StoreRefused, match=r"belongs to the cluster .*, and this data folder to "):
+        async with node_on(tmp_path / "other", FsStore(tmp_path / "one" / "cold")):
+            pass
 
 
-def test_a_store_that_went_on_in_another_generation_is_refused(tmp_path: Path) -> None:
+async def test_a_store_that_went_on_in_another_generation_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
     async def prepare() -> None:
@@ -140,42 +132,36 @@ def test_a_store_that_went_on_in_another_generation_is_refused(tmp_path: Path) -
         first = msgspec.json.decode((generations / "1.json").read_bytes(), type=Generation)
         (generations / "2.json").write_bytes(encode(msgspec.structs.replace(first, generation=2)))
 
-    text = refused(folder, prepare)
+    text = await refused(folder, prepare)
     assert "in generation 2, and this data folder in 1" in text
 
 
-def test_the_manifest_before_is_used_if_the_newest_is_damaged(tmp_path: Path) -> None:
-    async def session() -> None:
-        folder = tmp_path / "data"
-        expected = await filled(folder)
-        newest = manifests(folder)[-1]
-        newest.write_bytes(newest.read_bytes()[:-20])
-        for _ in range(2):
-            async with node_on(folder) as node:
-                assert await picture(node) == expected
-
-    run(session())
-
-
-def test_the_third_manifest_is_used_if_the_log_reaches_back_to_it(tmp_path: Path) -> None:
-    async def session() -> None:
-        folder = tmp_path / "data"
-        await filled(folder)
-        newest = manifests(folder)[-1]
-        newest.write_bytes(newest.read_bytes()[:-20])
-        async with node_on(folder) as node:
-            await write(node, 5)
-            await node.flushers[0].flush()
-            expected = await picture(node)
-        newest = manifests(folder)[-1]
-        newest.write_bytes(newest.read_bytes()[:-20])
+async def test_the_manifest_before_is_used_if_the_newest_is_damaged(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    expected = await filled(folder)
+    newest = manifests(folder)[-1]
+    newest.write_bytes(newest.read_bytes()[:-20])
+    for _ in range(2):
         async with node_on(folder) as node:
             assert await picture(node) == expected
 
-    run(session())
+
+async def test_the_third_manifest_is_used_if_the_log_reaches_back_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    await filled(folder)
+    newest = manifests(folder)[-1]
+    newest.write_bytes(newest.read_bytes()[:-20])
+    async with node_on(folder) as node:
+        await write(node, 5)
+        await node.flushers[0].flush()
+        expected = await picture(node)
+    newest = manifests(folder)[-1]
+    newest.write_bytes(newest.read_bytes()[:-20])
+    async with node_on(folder) as node:
+        assert await picture(node) == expected
 
 
-def test_a_folder_that_says_another_number_of_groups_than_its_store_is_refused(tmp_path: Path) -> None:
+async def test_a_folder_that_says_another_number_of_groups_than_its_store_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
     async def prepare() -> None:
@@ -183,10 +169,10 @@ def test_a_folder_that_says_another_number_of_groups_than_its_store_is_refused(t
         identity = folder / "ursula.json"
         identity.write_text(identity.read_text().replace('"groups":1', '"groups":3'))
 
-    assert "ursula.json of this data folder says 3" in refused(folder, prepare)
+    assert "ursula.json of this data folder says 3" in await refused(folder, prepare)
 
 
-def test_two_damaged_manifests_are_refused_by_name(tmp_path: Path) -> None:
+async def test_two_damaged_manifests_are_refused_by_name(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
     async def prepare() -> None:
@@ -194,13 +180,13 @@ def test_two_damaged_manifests_are_refused_by_name(tmp_path: Path) -> None:
         for damaged in manifests(folder)[-2:]:
             damaged.write_bytes(b"{}")
 
-    text = refused(folder, prepare)
+    text = await refused(folder, prepare)
     for damaged in manifests(folder)[-2:]:
         assert damaged.name in text
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "flipped"])
-def test_a_damaged_state_is_refused_by_name(tmp_path: Path, damage: str) -> None:
+async def test_a_damaged_state_is_refused_by_name(tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "data"
     names: list[str] = []
 
@@ -215,6 +201,6 @@ def test_a_damaged_state_is_refused_by_name(tmp_path: Path, damage: str) -> None
         else:
             state.write_bytes(data if damage == "flipped" else data[:-1])
 
-    text = refused(folder, prepare)
+    text = await refused(folder, prepare)
     assert names[0] in text
     assert "backup" in text

@@ -27,6 +27,7 @@ from ursula.engine.upkeep.merger import Merger, MergeSettings
 from ursula.log.file import FileLog
 from ursula.model.commands import AnyCommand, Append, Create, Delete, ForkPoint, PublishSnapshot, Undelete
 from ursula.model.outcomes import AnyOutcome, FeedPage, FeedRow, Page, Refused
+from ursula.model.state import State
 
 DAY = 86_400.0
 
@@ -74,7 +75,7 @@ class Tidied:
 
     async def flush(self, tell: bool = True) -> None:
         """Flush, tell readers outside or leave that for later, and wait until memory is let go of."""
-        self.group.flush_wanted = True
+        self.flusher.request()
         self.flusher._live_at = time.monotonic()  # as if they were told just now
         await self.flusher.flush()
         if tell:
@@ -164,17 +165,15 @@ async def tidied(folder: Path, keep_trimmed: bool = False) -> AsyncIterator[Tidi
     log = await FileLog.open(folder / "log", generation=1, segment_bytes=4096)
     loaded = await load_newest(store, 0)
     start = log.first if loaded is None else loaded.manifest.position
-    group = Group(0, log, system_clock, start, None if loaded is None else loaded.state)
+    state = State(0) if loaded is None else loaded.state
     threads = ThreadPoolExecutor(2)
     segments, spools = Segments(store, Cache(0), threads), Cache(0)
-    cold = ColdReads(group.state, store, segments, Cache(0))
-    group.connect(cold, FeedReads(group.state, cold, segments, spools, threads, folder / "spools"))
+    cold = ColdReads(state, store, segments, Cache(0))
+    feed = FeedReads(state, cold, segments, spools=spools, threads=threads, folder=folder / "spools")
+    group = Group(0, log, system_clock, start, state, cold=cold, feed=feed)
     unfinished = Unfinished(store, folder / "tmp")
-    flusher = Flusher(group, store, unfinished, cold.fetch, FlushSettings("c", 1, 1 << 30, DAY))
-    if loaded is not None:
-        flusher.manifest, flusher.manifest_position = loaded.key, loaded.manifest.position
-        flusher.previous_position = loaded.previous_position
-    merger = Merger(group, store, unfinished, segments, MergeSettings(keep_trimmed))
+    flusher = Flusher(group, store, unfinished, cold.fetch, FlushSettings("c", 1, 1 << 30, DAY), loaded)
+    merger = Merger(group, store, unfinished, segments, MergeSettings(keep_trimmed), flusher.request)
     task = asyncio.create_task(group.run())
     try:
         while not group.recovered and not task.done():

@@ -9,7 +9,6 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from tests.engine.driving import run
 from tests.engine.nodes import done, got, node_on
 from tests.engine.test_restoring import restored
 from tests.engine.tidying import check_manifests
@@ -119,7 +118,7 @@ async def live(story: Story, old: Path, new: Path) -> None:
     async with node_on(old, cold=COLD) as node:
         with story.stage("flush"):
             for _ in range(3):
-                flushing = asyncio.create_task(node.flushers[0].request())
+                flushing = asyncio.create_task(node.flushers[0].flush_and_wait())
                 await story.write(node, 3)
                 await flushing
         with story.stage("merge"):
@@ -128,20 +127,20 @@ async def live(story: Story, old: Path, new: Path) -> None:
             story.monkeypatch.setattr(neighbours, "GROWTH_MIN", 1)
             # The node's merger may have looked at the table before that: it looks again once it has grown.
             await story.write(node, 1)
-            await node.flushers[0].request()
+            await node.flushers[0].flush_and_wait()
             await merge(node)
             assert len(node.groups[0].state.segments) < 3
         with story.stage("collection"):
             await replace(node)
             await collect(node)
         await story.write(node, 1)
-        await node.flushers[0].request()
+        await node.flushers[0].flush_and_wait()
     with story.stage("restore"):
         await restored(FsStore(old / "cold"), new)
     with story.stage("after the restore"):
         async with node_on(new, FsStore(old / "cold"), COLD) as node:
             await story.write(node, 2)
-            await node.flushers[0].request()
+            await node.flushers[0].flush_and_wait()
 
 
 async def merge(node: Node) -> None:
@@ -149,8 +148,8 @@ async def merge(node: Node) -> None:
     while await node.mergers[0].step():
         pass
     for _ in range(2):
-        node.groups[0].flush_wanted = True
-        await node.flushers[0].request()
+        node.flushers[0].request()
+        await node.flushers[0].flush_and_wait()
 
 
 async def replace(node: Node) -> None:
@@ -162,7 +161,7 @@ async def replace(node: Node) -> None:
         await node.store.put(f"blobs/{blob}", b"snapshot")
         snapshot = PublishSnapshot("b", "gone", 0, blob, "text/plain", 8, "sha256:x", made_at=made_at(blob))
         await done(group, snapshot)
-    await node.flushers[0].request()
+    await node.flushers[0].flush_and_wait()
     await done(group, Delete("b", "gone"))
     await merge(node)
 
@@ -191,7 +190,7 @@ async def check(moment: Moment, sent: dict[str, bytes]) -> None:
         await check_node(node, moment, sent)
         for name in moment.acknowledged:
             await done(node.groups[0], Append("b", name, (b"more",), "text/plain"))
-        await node.flushers[0].request()
+        await node.flushers[0].flush_and_wait()
         for name in moment.acknowledged:
             assert (await content(node, name)).endswith(b"more")
     await check_manifests(store)
@@ -223,7 +222,7 @@ def told(tmp_path: Path, share: float = SHARE, only: str = "") -> Story:
     with pytest.MonkeyPatch.context() as monkeypatch:
         disk = LossyFolder(tmp_path / "disk", monkeypatch)
         story = Story(disk, tmp_path / "left", seeded(f"store {only}"), share, only, monkeypatch)
-        run(live(story, tmp_path / "disk" / "old", tmp_path / "disk" / "new"))
+        asyncio.run(live(story, tmp_path / "disk" / "old", tmp_path / "disk" / "new"))
         disk.close()
     return story
 
@@ -233,7 +232,7 @@ def test_power_loss_at_any_step_of_a_store_takes_back_nothing(tmp_path: Path) ->
     story = told(tmp_path)
     for moment in story.moments:
         print(moment.name)
-        run(check(moment, story.sent))
+        asyncio.run(check(moment, story.sent))
         shutil.rmtree(moment.folder)
     print(f"{len(story.moments)} power losses at {story.passed} moments")
 
@@ -251,7 +250,7 @@ def test_a_sync_that_is_left_out_would_be_noticed(
         story = told(tmp_path, 1.0, stage)
     for number, moment in enumerate(story.moments):
         try:
-            run(check(moment, story.sent))
+            asyncio.run(check(moment, story.sent))
         except Exception as error:
             print(f"{number} of {len(story.moments)}: {moment.name}: {error}")
             return

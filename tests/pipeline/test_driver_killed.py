@@ -159,7 +159,7 @@ def test_a_restore_that_was_killed_is_completed_by_the_next(
     ) as driver:
         driver.kill_when(lambda: any((folder / "cold").glob(moment)))
     if not (folder / "ursula.json").exists():
-        with pytest.raises(ServerExited, match="has not come to its end: run it again"):
+        with pytest.raises(ServerExited, match="was begun and not finished: run it again"):
             Server(folder, settings=FORGETFUL).start()
         restore(spark, str(copy), folder)
     else:

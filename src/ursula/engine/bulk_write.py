@@ -1,17 +1,18 @@
-"""Bulk writes under way: staged objects are read bit by bit, and their rows appended in parts of about 1 MiB.
+"""Bulk writes in progress: reads staged objects step by step, and appends their rows in parts of about 1 MiB.
 
-Nothing is kept here that matters: how far a bulk write has come is in the state of its group. Whoever asks
-for one that is not at its end has it driven on, after a restart too.
+Nothing that matters is kept here: how far a bulk write has come is in the state of its group. A request for a
+bulk write that is not finished continues it, also after a restart.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from ..cold.objects.store import ObjectDamaged, Store
+from ..cold.objects.store import ObjectDamaged, Store, StoreFailed
 from ..cold.objects.ulid import new_ulid
 from ..cold.staging import StagedInvalid, check_digest, open_staged
 from ..model.commands import IngestBegin, IngestRow, IngestRows
@@ -25,15 +26,17 @@ PART_BYTES = 1024 * 1024
 PART_ROWS = 2048
 BACKPRESSURE_SECONDS = 0.2
 
+logger = logging.getLogger(__name__)
+
 Check = Callable[[str, str, int], tuple[str, str] | None]
-"""Why a stream of this bucket and name cannot take an append of so many bytes: code and words."""
+"""Given bucket, stream and size in bytes: why such an append is refused, as code and message; or None."""
 
 Name = tuple[str, str]
 """Bucket and app."""
 
 
 class _Part(NamedTuple):
-    """Some rows of an object, as they were staged."""
+    """Some rows of a staged object."""
 
     first: int
     streams: list[str]
@@ -43,7 +46,7 @@ class _Part(NamedTuple):
 
 
 class Ingesters:
-    """The bulk writes that this node is driving on: at most one for each bucket and app."""
+    """The bulk writes that this node is doing: at most one for each bucket and app."""
 
     def __init__(self, store: Store, scratch: Path, check: Check | None) -> None:
         self._store = store
@@ -54,9 +57,9 @@ class Ingesters:
     async def ingest(
         self, group: Group, command: IngestBegin, patience_seconds: float
     ) -> AnyOutcome | Failure:
-        """Begin a bulk write, or go on with it; how far it is when it ended, or after so many seconds.
+        """Begin a bulk write, or continue it; returns how far it is at its end or after `patience_seconds`.
 
-        Raises StoreFailed or IngestStopped if it cannot go on now.
+        Raises StoreFailed or IngestStopped if it cannot continue now.
         """
         name = command.bucket, command.app
         give_up_at = asyncio.get_running_loop().time() + patience_seconds
@@ -69,32 +72,34 @@ class Ingesters:
             if not isinstance(outcome, Ingest) or (outcome.ended and outcome.version == command.version):
                 return outcome
             left = give_up_at - asyncio.get_running_loop().time()
-            task = self._drive_on(group, name)
+            task = self._continue(group, name)
             done, _ = await asyncio.wait({task}, timeout=max(0.0, left))
             if not done:
                 return outcome
             task.result()
 
     def stop(self) -> None:
-        """Leave the rest to whoever asks again."""
+        """Stop; the next request continues after a restart."""
         for task in self._tasks.values():
             task.cancel()
 
-    def _drive_on(self, group: Group, name: Name) -> asyncio.Task[None]:
+    def _continue(self, group: Group, name: Name) -> asyncio.Task[None]:
         task = self._tasks.get(name)
         if task is None:
             task = self._tasks[name] = asyncio.get_running_loop().create_task(self._drive(group, name))
 
             def ended(task: asyncio.Task[None]) -> None:
                 del self._tasks[name]
-                if not task.cancelled():
-                    task.exception()  # it is told to those who wait, if anyone still does
+                if task.cancelled() or (error := task.exception()) is None:
+                    return
+                if not isinstance(error, StoreFailed | IngestStopped):  # its callers may have gone by now
+                    logger.error("a bulk write failed: %s/%s", *name, exc_info=error)
 
             task.add_done_callback(ended)
         return task
 
     async def _drive(self, group: Group, name: Name) -> None:
-        """Append all rows that are not appended yet."""
+        """Append all rows that have not been appended yet."""
         while (ingest := group.state.ingests.get(name)) is not None and not ingest.ended:
             key = ingest.objects[ingest.object]
             local = self._store.local_path(key)
@@ -103,7 +108,7 @@ class Ingesters:
                 if local is None:
                     await self._store.get_file(key, path)
                 else:
-                    await self._store.size(key)  # a missing one is told as everywhere
+                    await self._store.size(key)  # raises the usual error if it is missing
                 await asyncio.to_thread(check_digest, key, path)
                 await self._append_rows(group, name, ingest, path)
             except StagedInvalid as error:
@@ -113,19 +118,28 @@ class Ingesters:
                     await asyncio.to_thread(path.unlink, missing_ok=True)
 
     async def _append_rows(self, group: Group, name: Name, ingest: Ingest, path: Path) -> None:
-        """Append the rows of one object from the next one on, until its end or until others were faster."""
+        """Append the remaining rows of one object, unless another node appends them first."""
         parts = _parts(path, ingest.row)
         while (part := await asyncio.to_thread(next, parts, None)) is not None:
             types = self._types(group, name[0], part)
             rows = await asyncio.to_thread(self._rows, name[0], ingest, part, types)
-            command = IngestRows(*name, ingest.version, ingest.object, part.first, rows, part.is_end)
-            outcome = await self._ask(group, command)
+            command = IngestRows(
+                bucket=name[0],
+                app=name[1],
+                version=ingest.version,
+                object=ingest.object,
+                first=part.first,
+                rows=rows,
+                is_end=part.is_end,
+            )
+            outcome = await self._append_patiently(group, command)
             if isinstance(outcome, Ignored) or (isinstance(outcome, RowsIngested) and outcome.ingest.ended):
                 return
             if not isinstance(outcome, RowsIngested):
                 raise IngestStopped(outcome)  # type: ignore[arg-type]
 
-    async def _ask(self, group: Group, command: IngestRows) -> AnyOutcome | Failure:
+    async def _append_patiently(self, group: Group, command: IngestRows) -> AnyOutcome | Failure:
+        """Propose the command, and again for as long as back-pressure rejects it."""
         while True:
             outcome = await group.ask(command)
             if not isinstance(outcome, Refused) or outcome.code != "write_backpressure":
@@ -133,7 +147,7 @@ class Ingesters:
             await asyncio.sleep(BACKPRESSURE_SECONDS)
 
     def _types(self, group: Group, bucket: str, part: _Part) -> dict[str, str]:
-        """The content types of the streams that are there."""
+        """The content types of the streams that exist."""
         found = {}
         for name in dict.fromkeys(part.streams):
             stream = group.state.visible(bucket, name, None)
@@ -170,7 +184,7 @@ def _split(value: bytes) -> tuple[tuple[bytes, ...], tuple[str, str] | None]:
 
 
 def _parts(path: Path, first: int) -> Iterator[_Part]:
-    """The rows of an object from one on, about 1 MiB at a time; the last part ends it, and may be empty."""
+    """The rows of an object from `first` on, about 1 MiB at a time; the last part may be empty."""
     row = 0
     waiting: _Part | None = None
     for batch in open_staged(path):
@@ -186,7 +200,7 @@ def _parts(path: Path, first: int) -> Iterator[_Part]:
 
 
 def _end(batch: pa.RecordBatch, begin: int) -> int:
-    """Where a part ends that begins there: it has at least one row."""
+    """Where the part that begins at `begin` ends: it has at least one row."""
     end, size = begin, 0
     lengths = pa.compute.binary_length(batch["value"].slice(begin, PART_ROWS)).to_pylist()
     for length in lengths:

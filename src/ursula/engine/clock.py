@@ -1,5 +1,6 @@
-"""The clock, as an argument: the only place where the engine learns what time it is."""
+"""The clock is an argument, so that tests can set the time. Only ULIDs read the machine's clock directly."""
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -10,7 +11,9 @@ SLEW = 0.9
 """How fast the time of a log passes while it is ahead of the clock: slower, so that the clock catches up."""
 
 AHEAD_SECONDS_MAX = 5.0
-"""If the time of a log is further ahead of the clock than this, the operator must be told."""
+"""If the time of a log is further ahead of the clock than this, the operator is warned."""
+
+logger = logging.getLogger(__name__)
 
 
 def system_clock() -> int:
@@ -19,10 +22,10 @@ def system_clock() -> int:
 
 
 class LogClock:
-    """The time that goes into a log. It never runs backwards, since what was logged has happened.
+    """The time that is written to a log. It never runs backwards, since the log's entries have happened.
 
-    If the machine's clock was set back after it had run ahead, this one goes on from the latest time in the
-    log, a little slower than the clock. It must not stand still until the clock catches up: no TTL would end.
+    If the machine's clock was ahead and is set back, this clock continues from the latest time in the log, a
+    little slower than the machine's clock. It must not stand still until that catches up: no TTL would end.
     """
 
     def __init__(self, clock: Clock, latest: int, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -30,6 +33,7 @@ class LogClock:
         self._monotonic = monotonic
         self._latest = latest
         self._since = monotonic()
+        self._has_warned = False
 
     def __call__(self) -> int:
         """The time now."""
@@ -37,7 +41,7 @@ class LogClock:
         return max(self._clock(), self._latest + int(passed * SLEW))
 
     def note(self, at: int) -> None:
-        """The log has an entry of this time."""
+        """Take note that the log has an entry with this time."""
         if at > self._latest:
             self._latest = at
             self._since = self._monotonic()
@@ -46,3 +50,18 @@ class LogClock:
     def ahead_seconds(self) -> float:
         """How far the time of the log is ahead of the machine's clock."""
         return max(0.0, (self() - self._clock()) / 1_000_000)
+
+    def warn_if_ahead(self) -> None:
+        """Warn the operator, once, if the time of the log is ahead of the machine's clock."""
+        ahead = self.ahead_seconds
+        if ahead <= AHEAD_SECONDS_MAX:
+            self._has_warned = False
+        elif not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "the time of the log is %.0f s ahead of this machine's clock, which must have been set back: "
+                "streams with Stream-Expires-At end that much too early, and TTLs run %.0f %% too long until "
+                "the clock has caught up; check the clock",
+                ahead,
+                100 / SLEW - 100,
+            )

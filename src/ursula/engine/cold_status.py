@@ -1,4 +1,4 @@
-"""What groups and caches tell an operator of the store: plain values, as from another process."""
+"""What an operator may see of the store: plain values, which could come from another process."""
 
 import time
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from .group.group import Group
 
 
 class ColdStatus(NamedTuple):
-    """How far a group is stored, in how much, and whether more can be. Times are microseconds since 1970."""
+    """How far a group is stored, in how many bytes, and whether flushes succeed. Microseconds since 1970."""
 
     number: int
     manifest_position: int
@@ -33,7 +33,7 @@ class ColdStatus(NamedTuple):
 
 
 class CacheStatus(NamedTuple):
-    """What a cache holds, and how often that helped."""
+    """How full a cache is, and how often it was hit."""
 
     held_bytes: int
     bytes_max: int
@@ -43,7 +43,7 @@ class CacheStatus(NamedTuple):
 
 
 class UpkeepStatus(NamedTuple):
-    """What was read from the store, merged and removed since the start."""
+    """What was fetched from the store, merged and collected since the start."""
 
     fetch_count: int
     fetched_bytes: int
@@ -54,31 +54,31 @@ class UpkeepStatus(NamedTuple):
 
 
 def cache_status(cache: Cache) -> CacheStatus:
-    """A cache as it is now."""
+    """The status of a cache."""
     return CacheStatus(cache.held_bytes, cache.bytes_max, cache.hits, cache.misses, cache.evicted)
 
 
 def cold_status(group: Group, flusher: Flusher) -> ColdStatus:
-    """A group as it is now."""
+    """The status of a group's part of the store."""
     state = group.state
     since = flusher.waiting_since
     return ColdStatus(
-        group.number,
-        flusher.manifest_position,
-        flusher.manifest_at,
-        0.0 if since is None else time.monotonic() - since,
-        flusher.problem,
-        flusher.count,
-        flusher.failed_count,
-        flusher.flush_seconds,
-        flusher.stored_bytes,
-        len(state.segments),
-        state.segments.size,
-        state.segments.payload_bytes,
-        sum(stored.size for stored in state.stored.chain),
-        state.gauge.count,
-        group.evictor.resident_bytes,
-        group.is_full,
-        group.rejected_count,
-        len(state.deleted.incarnations),
+        number=group.number,
+        manifest_position=flusher.manifest_position,
+        manifest_at=flusher.manifest_at,
+        backlog_seconds=0.0 if since is None else time.monotonic() - since,
+        problem=flusher.problem,
+        flush_count=flusher.count,
+        failed_count=flusher.failed_count,
+        flush_seconds=flusher.flush_seconds,
+        written_bytes=flusher.stored_bytes,
+        segment_count=len(state.segments),
+        segment_bytes=state.segments.size,
+        payload_bytes=state.segments.payload_bytes,
+        state_bytes=sum(stored.size for stored in state.stored.chain),
+        held_bytes=state.gauge.count,
+        recent_bytes=group.evictor.resident_bytes,
+        is_full=group.is_full,
+        rejected_count=group.rejected_count,
+        ended_streams=len(state.deleted.incarnations),
     )

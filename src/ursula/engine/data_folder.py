@@ -1,4 +1,4 @@
-"""The data folder: who it belongs to, which format it has, and who is using it now."""
+"""The data folder: which node it belongs to, which format it has, and which process uses it now."""
 
 import errno
 import fcntl
@@ -16,7 +16,7 @@ FORMAT = 1
 _LOCK = "lock"
 _RESTORING = "restoring"
 _LEFT_BEHIND = {_LOCK, "ursula.json.new", _RESTORING}
-"""What a restore that was killed may leave in a folder that is empty otherwise."""
+"""The files that a killed restore may leave in a folder that is otherwise empty."""
 
 
 class FolderRefused(Exception):
@@ -24,7 +24,7 @@ class FolderRefused(Exception):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What `ursula.json` says of the data beside it."""
+    """The contents of `ursula.json`: whose data is beside it."""
 
     format: int
     cluster: str
@@ -33,13 +33,13 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What `applied.json` says: how far each group had come."""
+    """The contents of `applied.json`: how far each group had come."""
 
     positions: list[int]
 
 
 class DataFolder:
-    """A data folder that this process, and no other, has open."""
+    """A data folder that only this process has open."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,21 +53,21 @@ class DataFolder:
             raise
 
     def close(self) -> None:
-        """Let others use it."""
+        """Unlock the folder."""
         os.close(self._lock)
 
     def note_applied(self, positions: list[int]) -> None:
-        """Note how far each group has come: a log that ends before that is not the one it was."""
+        """Note how far each group has come: a log that ends before that has lost entries."""
         if positions != self._applied:
             self._applied = positions
             temporary = self.path / "applied.json.new"
-            with suppress(OSError):  # what matters of it is in the log
+            with suppress(OSError):  # it is only a check: the data is in the log
                 note = msgspec.json.format(msgspec.json.encode(Applied(positions)), indent=1) + b"\n"
                 temporary.write_bytes(with_checksum(note))
                 temporary.rename(self.path / "applied.json")
 
     def applied(self, group: int) -> int:
-        """How far a group had come when that was last noted; 0 if nobody knows."""
+        """How far a group had come when that was last noted; 0 if it is not known."""
         try:
             note = (self.path / "applied.json").read_bytes()
             if has_checksum(note):
@@ -75,11 +75,11 @@ class DataFolder:
             else:
                 positions = msgspec.json.decode(note, type=list[int])  # as earlier versions wrote it
         except (OSError, ValueError):
-            return 0  # it is written without syncing, so a power loss may leave anything
+            return 0  # it is written without syncing, so a power loss may leave any bytes in it
         return positions[group] if group < len(positions) else 0
 
     def log_path(self, group: int) -> Path:
-        """Where the log of a group lies."""
+        """The folder of a group's log."""
         return self.path / "log" / f"g{group}"
 
     def _read(self) -> Identity | None:
@@ -107,7 +107,7 @@ class DataFolder:
             )
         if (self.path / _RESTORING).exists():
             raise FolderRefused(
-                f"a restore to the data folder {self.path} was begun and has not come to its end: run it "
+                f"a restore to the data folder {self.path} was begun and not finished: run it "
                 "again; or, for a new and empty node, choose another --data-dir"
             )
         identity = Identity(FORMAT, secrets.token_hex(8), 1, 1)
@@ -116,13 +116,14 @@ class DataFolder:
 
 
 class NewFolder:
-    """A data folder that a restore fills: locked from the beginning, and of use to no one before its end.
+    """A data folder that a restore fills: it is locked, and no server starts from it until it is finished.
 
-    A restore that is refused before it has begun leaves it as it was, so that nobody takes it for half done.
+    A restore that is rejected before it has begun leaves the folder as it was, so that it does not look like
+    an unfinished one.
     """
 
     def __init__(self, path: Path, store: Path | None) -> None:
-        """The folder may be there, but must be empty; only the store itself, if local, may lie in it."""
+        """The folder may exist, but must be empty except for the store itself, if that is local."""
         self.path = path
         self._made = [folder for folder in (path, *path.parents) if not os.path.exists(folder)]
         self._made_lock = not os.path.exists(path / _LOCK)
@@ -136,7 +137,7 @@ class NewFolder:
             raise
 
     def begin(self) -> None:
-        """From now on no server starts from it before its end: the restore is about to write."""
+        """Mark the folder, so that no server starts from it until `finish`: the restore is about to write."""
         marker = self.path / _RESTORING
         try:
             self._made_marker = not marker.exists()
@@ -147,25 +148,25 @@ class NewFolder:
             raise FolderRefused(f"cannot use the data folder {self.path}: {error.strerror}") from None
 
     def take_back(self) -> None:
-        """Nothing was written after all."""
+        """Remove the mark: nothing was written after all."""
         if self._made_marker:
             (self.path / _RESTORING).unlink(missing_ok=True)
             self._begun = False
 
     def finish(self, identity: Identity) -> None:
-        """From now on a server can start from it."""
+        """Write the identity: from now on a server can start from the folder."""
         _write(self.path, identity)
         (self.path / _RESTORING).unlink(missing_ok=True)
         _make_durable(self.path)
 
     def close(self) -> None:
-        """Let others use it."""
+        """Unlock the folder."""
         if not self._begun:
             self._leave_as_it_was()
         os.close(self._lock)
 
     def _leave_as_it_was(self) -> None:
-        with suppress(OSError):  # someone else may have put something there
+        with suppress(OSError):  # another process may have put a file there
             if self._made_lock:
                 (self.path / _LOCK).unlink()
             for folder in self._made:
@@ -173,7 +174,7 @@ class NewFolder:
 
 
 def is_abandoned(path: Path, cluster: str, generation: int) -> bool:
-    """Whether this is certainly the data folder of that node and no process has it open."""
+    """Whether this is certainly the data folder of that node, and no process has it open."""
     try:
         identity = msgspec.json.decode((path / "ursula.json").read_bytes(), type=Identity)
         if (identity.cluster, identity.generation) != (cluster, generation):
@@ -191,7 +192,7 @@ def is_abandoned(path: Path, cluster: str, generation: int) -> bool:
 
 
 def check_empty(path: Path, store: Path | None) -> None:
-    """FolderRefused if a folder that is there has more in it than a store; nothing is changed."""
+    """Raise FolderRefused if a folder has more in it than a store; changes nothing."""
     try:
         found = sorted(set(os.listdir(path)) - _LEFT_BEHIND - _leading_to(store, path))
     except FileNotFoundError:
@@ -206,14 +207,14 @@ def check_empty(path: Path, store: Path | None) -> None:
 
 
 def _leading_to(store: Path | None, path: Path) -> set[str]:
-    """The name in a folder below which a store lies, if it does."""
+    """The name in a folder that leads to a store, if the store is inside the folder."""
     if store is None or not store.resolve().is_relative_to(path.resolve()):
         return set()
     return set(store.resolve().relative_to(path.resolve()).parts[:1])
 
 
 def _lock(path: Path) -> int:
-    """Make the folder, and have it for this process alone."""
+    """Create the folder, and lock it for this process alone."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -228,7 +229,7 @@ def _lock(path: Path) -> int:
         raise FolderRefused(
             f"the data folder {path} is in use by another process: stop it, or choose another --data-dir"
         ) from None
-    if not os.fstat(lock).st_nlink:  # a restore that was refused has taken it away
+    if not os.fstat(lock).st_nlink:  # a restore that was rejected has removed the file
         os.close(lock)
         return _lock(path)
     return lock
@@ -247,11 +248,11 @@ def _write(path: Path, identity: Identity) -> None:
 
 
 def _make_durable(path: Path) -> None:
-    """Sync the folder and those above it: all may be new, made here or by a start that died half way."""
+    """Sync the folder and its parents: all may be new, created here or by a start that was killed."""
     try:
         sync_folder(path)
         for parent in path.absolute().parents:
-            with suppress(PermissionError):  # one we may not read was made by someone else
+            with suppress(PermissionError):  # one that we may not read was not created by us
                 sync_folder(parent)
     except OSError as error:
         raise FolderRefused(f"cannot sync the data folder {path}: {error.strerror}") from None

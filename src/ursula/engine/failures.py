@@ -1,4 +1,4 @@
-"""Why the engine could not do what it was asked. Never part of the state, so not an outcome of it."""
+"""Why the engine could not do what it was asked to do. Never part of the state, so not an outcome of it."""
 
 from msgspec import Struct
 
@@ -21,11 +21,15 @@ Failure = Unavailable | OutcomeUnknown
 
 
 class Superseded(Exception):
-    """A restore has begun another generation of the store: this node must write no more."""
+    """A restore has begun another generation of the store: this node must not write any more."""
+
+
+class NotCurrent(Exception):
+    """Nobody can tell now whether the applied state has every acknowledged entry; a retry may help."""
 
 
 class IngestStopped(Exception):
-    """The log did not take the next rows of a bulk write; the failure says why."""
+    """The next rows of a bulk write could not be appended; the failure says why."""
 
     def __init__(self, failure: Failure | Refused) -> None:
         super().__init__(str(failure))
@@ -33,8 +37,8 @@ class IngestStopped(Exception):
 
 
 class SegmentUnfit(Exception):
-    """A segment cannot stand for others; the text says why."""
+    """A segment cannot replace others; the text says why."""
 
 
 class SegmentsReplaced(Exception):
-    """The segments that are to be replaced are not the live ones any more."""
+    """The segments to be replaced are no longer live."""

@@ -1,8 +1,8 @@
-"""Signs of life: a node that serves from a store keeps a small object there that says so.
+"""Heartbeats: a node that serves from a store keeps a small object there that says so.
 
-`ursula restore` looks for it, so that nobody takes a store away from a server that runs. It is replaced every
-few seconds, removed when the node stops in good order, and says nothing about the data: no reader needs it,
-the collector leaves it alone, and a node goes on if it cannot be written.
+`ursula restore` looks for it, so that it does not take a store away from a running server. The object is
+replaced every few seconds and removed when the node stops in good order. It says nothing about the data: no
+reader needs it, garbage collection leaves it alone, and a node goes on if it cannot be written.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from ..cold.objects.store import ObjectMissing, Store, StoreFailed
 from ..cold.state.manifest import encode
 from .clock import Clock
 from .data_folder import is_abandoned
-from .flush.flusher import check_generation
+from .store_identity import check_generation
 
 PREFIX = "alive/"
 NEAR_SECONDS, FAR_SECONDS = 10.0, 30.0
-"""How often it is replaced, in a folder and where each request costs something."""
+"""How often it is replaced: in a local folder, and in a store where each request costs something."""
 MISSED_MAX = 3
-"""So many may be missed before a node counts as dead."""
+"""How many heartbeats may be missed before a node counts as dead."""
 ENDING_SECONDS_MAX = 1.0
 
 logger = logging.getLogger(__name__)
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """Who uses a store, and when that was last true; times in microseconds since 1970."""
+    """Which node uses a store, and when that was last true; times in microseconds since 1970."""
 
     cluster: str
     generation: int
@@ -42,7 +42,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
     host: str
     folder: str | None
     place: str
-    """What tells the store from a copy of it."""
+    """Distinguishes the store from a copy of it."""
     at: int
     interval_seconds: float
 
@@ -57,7 +57,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class RunningServer(NamedTuple):
-    """Who a node is to those who ask for signs of life."""
+    """How a node identifies itself in its heartbeat."""
 
     node: int
     address: str
@@ -79,7 +79,7 @@ class Heart:
         self._interval_seconds = FAR_SECONDS if store.local_range() is None else NEAR_SECONDS
 
     async def run(self) -> None:
-        """Beat until cancelled; raises Superseded when the store went to a later generation."""
+        """Write heartbeats until cancelled; raises Superseded when the store is in a later generation."""
         while True:
             try:
                 await self._beat()
@@ -89,13 +89,13 @@ class Heart:
             await asyncio.sleep(self._interval_seconds)
 
     async def end(self) -> None:
-        """Say that the node is done with the store; if that cannot be said now, it goes stale by itself."""
+        """Remove the heartbeat; if that is not possible now, it becomes stale by itself."""
         with suppress(StoreFailed, TimeoutError):
             async with asyncio.timeout(ENDING_SECONDS_MAX):
                 await self._store.delete([self._key])
 
     async def _forget_earlier(self) -> None:
-        """Remove what nodes of earlier generations left when they were killed."""
+        """Remove the heartbeats that nodes of earlier generations left when they were killed."""
         keys = [stored.key for stored in await self._store.list(PREFIX)]
         generations = {key: key.removeprefix(PREFIX).partition("-")[0] for key in keys}
         await self._store.delete(
@@ -110,21 +110,21 @@ class Heart:
         await check_generation(self._store, self._generation)  # also: never write where no store is mounted
         server = self._server
         document = Heartbeat(
-            self._cluster,
-            self._generation,
-            server.node,
-            server.address,
-            socket.gethostname(),
-            None if server.folder is None else str(server.folder.resolve()),
-            await _place(self._store),
-            self._clock(),
-            self._interval_seconds,
+            cluster=self._cluster,
+            generation=self._generation,
+            node=server.node,
+            address=server.address,
+            host=socket.gethostname(),
+            folder=None if server.folder is None else str(server.folder.resolve()),
+            place=await _place(self._store),
+            at=self._clock(),
+            interval_seconds=self._interval_seconds,
         )
         await self._store.put(self._key, encode(document))
 
 
 async def find_heartbeats(store: Store) -> dict[str, Heartbeat | None]:
-    """All heartbeats of this very store by key; None for one that cannot be read."""
+    """All heartbeats of this store, not of the one it was copied from, by key; None if one is unreadable."""
     place = await _place(store)
     found: dict[str, Heartbeat | None] = {}
     for stored in await store.list(PREFIX):
@@ -138,7 +138,7 @@ async def find_heartbeats(store: Store) -> dict[str, Heartbeat | None]:
 
 
 def is_alive(heartbeat: Heartbeat, now: int) -> bool:
-    """Whether its node may still run, as far as its heartbeat and the lock of its data folder tell."""
+    """Whether the node may still be running, judged by its heartbeat and the lock of its data folder."""
     if heartbeat.age_seconds(now) > heartbeat.patience_seconds:
         return False
     is_here = heartbeat.host == socket.gethostname() and heartbeat.folder is not None
@@ -155,7 +155,7 @@ def _decode(data: bytes) -> Heartbeat | None:
 
 
 async def _place(store: Store) -> str:
-    """What tells a store from a copy of it: its address, or the inode of its folder."""
+    """Distinguishes a store from a copy of it: its address, or the inode of its folder."""
     path = store.local_path("generations")
     if path is None:
         return store.root

@@ -1,4 +1,4 @@
-"""What the HTTP layer may ask of the engine, and nothing else.
+"""Everything that the HTTP layer may use of the engine.
 
 Commands go in; outcomes, pages and numbers come out. None of these values refers to the state of a group, so
 that a group could answer from another process or another node.
@@ -30,7 +30,7 @@ from .status import GroupStatus
 
 
 class GroupApi(Protocol):
-    """The streams of some buckets: written by commands, read from the applied state."""
+    """The streams of some buckets: commands write them, and reads are answered from the applied state."""
 
     number: int
     watchers: Watchers
@@ -45,19 +45,19 @@ class GroupApi(Protocol):
     async def ask(
         self, command: AnyCommand, size: int | None = None, json_problem: str | None = None
     ) -> AnyOutcome | Failure:
-        """The same, for callers that can wait."""
+        """Propose a command and wait for its outcome."""
 
     def append_fast(self, command: Append, done: Reply, size: int) -> bool:
-        """Have a plain append decided, if nothing unusual is about it; otherwise nothing is done."""
+        """Have a plain append decided, if there is nothing unusual about it; otherwise returns False."""
 
-    # When the applied state may be answered from
+    # When the applied state is good for an answer
 
     @property
     def is_current(self) -> bool:
-        """Whether the applied state holds everything acknowledged anywhere, as far as is known here."""
+        """Whether the applied state has everything acknowledged anywhere, as far as this node knows."""
 
     async def current(self) -> None:
-        """Wait until everything that is acknowledged now is applied."""
+        """Wait until everything acknowledged before now is applied; NotCurrent if that cannot be known."""
 
     def is_overdue(self, bucket: str, name: str) -> bool:
         """Whether the stream's deadline has passed and its end is not applied yet."""
@@ -76,7 +76,7 @@ class GroupApi(Protocol):
         whole: bool = False,
         incarnation: str | None = None,
     ) -> Page | Refused | Deferred[Page]:
-        """A stretch of a stream."""
+        """A range of a stream."""
 
     def read_records(
         self,
@@ -97,7 +97,7 @@ class GroupApi(Protocol):
         """What happened in a bucket after a position."""
 
     def note_read(self, bucket: str, name: str) -> None:
-        """A read renews a sliding window."""
+        """Renew a stream's sliding window, since it was read."""
 
     def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
         """What a stream is."""
@@ -109,11 +109,11 @@ class GroupApi(Protocol):
         """A page of a bucket's streams."""
 
     def plan(self, bucket: str, after: int | None) -> Plan | Refused:
-        """Where the history of a bucket lies after a position."""
+        """Where the history of a bucket is, after a position."""
 
 
 class NodeApi(Protocol):
-    """All groups, and what they share."""
+    """All groups of a node, and what they share."""
 
     cluster: str
     generation: int
@@ -129,10 +129,10 @@ class NodeApi(Protocol):
         """The next buckets by name."""
 
     def rewound_to(self, group: int, position: int) -> int | None:
-        """Where the log went back to, if a restore went back behind this position."""
+        """The position that a restore went back to, if that is before this position."""
 
     def forget_blob(self, key: str) -> None:
-        """Remove a blob that was stored in vain."""
+        """Remove a blob that was stored in vain, since no command names it."""
 
     # Bulk reads and writes
 
@@ -141,24 +141,24 @@ class NodeApi(Protocol):
         """Where the objects of the store are, for readers that fetch them themselves."""
 
     async def stage(self, bucket: str, writer: BlobWriter) -> str:
-        """Keep a file of rows for a bulk write; the key of the object."""
+        """Store a file of rows for a bulk write; returns the key of the object."""
 
     async def ingest(self, command: IngestBegin, patience_seconds: float) -> AnyOutcome | Failure:
-        """Begin a bulk write, or go on with it; how far it came within so many seconds."""
+        """Begin a bulk write, or continue it; returns how far it came within `patience_seconds`."""
 
     async def replace_segments(self, group: int, old: Sequence[str], new: str) -> AnyOutcome | Failure:
-        """Let one segment take the place of neighbours whose rows it has."""
+        """Replace neighbouring segments by one that has their rows."""
 
     # What an operator asks for
 
     async def flush(self) -> list[int]:
-        """Move everything that is there now to the store; the position of each group."""
+        """Flush everything that was written until now; returns the position of each group."""
 
     def request_base(self) -> None:
-        """Have the next flush write the whole state, and have it soon."""
+        """Ask for a flush soon that writes the whole state."""
 
     async def purge_log(self) -> list[int]:
-        """Drop the log entries that the newest manifest stands for; where each log begins now."""
+        """Trim the logs to the newest manifests; returns where each log begins now."""
 
     # What an operator sees
 
@@ -168,7 +168,7 @@ class NodeApi(Protocol):
 
     @property
     def busy_with(self) -> str:
-        """What keeps a node that has not recovered."""
+        """Why a node has not recovered yet."""
 
     @property
     def recovery_seconds(self) -> float:
@@ -180,23 +180,23 @@ class NodeApi(Protocol):
 
     @property
     def hot_bytes_max(self) -> int:
-        """How many bytes may wait for the store."""
+        """How many bytes may be hot before writes are rejected."""
 
     @property
     def flush_interval_seconds(self) -> float:
-        """How long something may wait to be flushed."""
+        """How long written data may wait to be flushed."""
 
     def now(self) -> int:
         """The time as this node sees it, in microseconds since 1970."""
 
     def statuses(self) -> list[GroupStatus]:
-        """The state of every group; none are there before their logs are open."""
+        """The status of every group; there are none before the logs are open."""
 
     def cold_statuses(self) -> list[ColdStatus]:
-        """What every group has in the store."""
+        """The status of every group's part of the store."""
 
     def cache_statuses(self) -> dict[str, CacheStatus]:
-        """What is cached of the store, by kind."""
+        """The status of the caches of stored data, by kind."""
 
     def upkeep_status(self) -> UpkeepStatus:
         """What was fetched from the store, merged and collected since the start."""

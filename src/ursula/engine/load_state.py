@@ -1,4 +1,7 @@
-"""Starting: the newest manifest, its state, and from there on the log. There is no other way to start."""
+"""The state that a node starts from: that of the newest manifest. The log leads on from there.
+
+There is no other way to start.
+"""
 
 import asyncio
 import logging
@@ -17,11 +20,14 @@ from .segment_info import segment_from_facts, state_from_facts
 GROUP = 0
 """The kind of the group's own row."""
 
+GROUP_ROW = (GROUP, "", "")
+"""The key of the group's own row."""
+
 logger = logging.getLogger(__name__)
 
 
 class LoadedState(NamedTuple):
-    """A state as of a manifest, and what to look after in it."""
+    """A state as of a manifest, and its streams that have deadlines."""
 
     state: State
     manifest: Manifest
@@ -31,14 +37,15 @@ class LoadedState(NamedTuple):
 
 
 class StoreRefused(Exception):
-    """Store and log do not fit, or cannot be read; the text says what to do."""
+    """Store and log do not fit together, or cannot be read; the text says what to do."""
 
 
 async def load_newest(store: Store, group: int, log_first: int = 0) -> LoadedState | None:
-    """The state of the newest manifest that can be read; None if there is none at all.
+    """The state of the newest manifest that can be read; None if there is no manifest at all.
 
-    The log is trimmed to the manifest before the newest, so one that is damaged costs nothing: the one before
-    it and the log lead to the same state. `log_first` is where the log begins; what is older is of no use.
+    The log is trimmed to the manifest before the newest, so a damaged newest one costs nothing: the one
+    before it and the log lead to the same state. `log_first` is where the log begins; older manifests are of
+    no use.
     """
     found = await manifests.find_manifests(store, group)
     problems: list[str] = []
@@ -70,9 +77,9 @@ async def load_newest(store: Store, group: int, log_first: int = 0) -> LoadedSta
 
 
 async def load(store: Store, manifest: Manifest, key: str, previous_position: int = 0) -> LoadedState:
-    """The state of a manifest; ObjectDamaged if the two do not agree."""
+    """The state of a manifest; ObjectDamaged if manifest and state do not agree."""
     loader: Loader | None = None
-    turn = TimeSlice()
+    time_slice = TimeSlice()
     try:
         group_row = await _group_row(store, manifest)
         loader = Loader(group_row)
@@ -84,24 +91,24 @@ async def load(store: Store, manifest: Manifest, key: str, previous_position: in
                 for row in some:
                     if row.kind != GROUP:
                         loader.add(*row)
-                await turn.end()
+                await time_slice.end()
         for _ in loader.finish():
-            await turn.end()
+            await time_slice.end()
     except RowUnreadable as error:
         raise StoreRefused(f"the state that {key} names cannot be read: {error}") from None
     state = loader.state
-    said = manifest.group, manifest.position, manifest.start, manifest.at
-    if said != (state.group, state.position, state.stored.flushed, state.at):
+    expected = manifest.group, manifest.position, manifest.start, manifest.at
+    if expected != (state.group, state.position, state.stored.flushed, state.at):
         raise ObjectDamaged(key, "its positions or its time are not those of the state that it names")
     if manifest.segment is not None:
         state.stored.ahead = segment_from_facts(manifest.segment)
-    if manifest.start == manifest.position:  # the first of a generation: no `Flushed` will tell what it is in
+    if manifest.start == manifest.position:  # the first of a generation: no `Flushed` will name its objects
         state.stored.chain = tuple(state_from_facts(facts) for facts in manifest.state)
     return LoadedState(state, manifest, key, previous_position, loader.deadlines)
 
 
 async def _group_row(store: Store, manifest: Manifest) -> bytes:
-    """The group's own row, which is the first of the newest state object."""
+    """The group's own row, which is the first row of the newest state object."""
     rows = await _rows(store, manifest.state[-1])
     first = await asyncio.to_thread(next, rows, None)
     if not first or first[0].kind != GROUP or first[0].row is None:
@@ -110,7 +117,7 @@ async def _group_row(store: Store, manifest: Manifest) -> bytes:
 
 
 class _Rows:
-    """The rows of an object; damage that shows while they are read names it."""
+    """The rows of an object; if they turn out to be damaged, the error names the object."""
 
     def __init__(self, key: str, data: bytes, digest: str) -> None:
         self._key = key

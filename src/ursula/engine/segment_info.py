@@ -1,18 +1,25 @@
 """Segments and state objects in the forms in which they are named, and the conversions between these.
 
 The log and the state name them by `StoredSegment` and `StoredState` of the model, which are the whole
-description. A manifest has the same fields as JSON under other names, a live list has what readers outside
-the server need, and a reader of segments takes a reference to the footer.
+description. A manifest has the same fields as JSON under other names, a live list has the fields that readers
+outside the server need, and a reader of segments takes a reference to the footer.
 """
 
+from ..cold.objects.ulid import is_ulid, milliseconds_of
 from ..cold.segment.reader import SegmentRef
 from ..cold.segment.writer import SegmentSummary
-from ..cold.state.manifest import LiveSegment, SegmentFacts, StateFacts
+from ..cold.state.manifest import LiveSegment, SegmentFacts, StateFacts, ulid_of
 from ..model.commands import StoredSegment, StoredState
 
 
+def made_at(key: str) -> int | None:
+    """When an object got its key, in microseconds since 1970; None if its key has no ULID."""
+    ulid = ulid_of(key)
+    return milliseconds_of(ulid) * 1000 if ulid is not None and is_ulid(ulid) else None
+
+
 def segment_from_summary(key: str, first: int, last: int, summary: SegmentSummary) -> StoredSegment:
-    """A segment that was written, of the positions after `first` up to `last`."""
+    """A segment that was just written, with the rows of the positions after `first` up to `last`."""
     return StoredSegment(
         first=first,
         last=last,
@@ -68,7 +75,7 @@ def live_segment(segment: StoredSegment) -> LiveSegment:
 
 
 def segment_ref(segment: StoredSegment) -> SegmentRef:
-    """A segment as its reader takes it."""
+    """A segment as a reader refers to it."""
     return SegmentRef(
         key=segment.key,
         size=segment.size,

@@ -1,4 +1,4 @@
-"""What a group tells an operator: plain values, which could come from another process."""
+"""What an operator may see of a group: plain values, which could come from another process."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from ..histogram import Histogram
 
 
 class GroupStatus(NamedTuple):
-    """A group as it is now, and what it has written since it started."""
+    """The status of a group, and what it has written since it started."""
 
     number: int
     recovered: bool

@@ -21,7 +21,6 @@ HttpErrorCode = Literal[
     "head_too_large",
     "header_invalid",
     "ingest_refused",
-    "internal_error",
     "invalid_frames",
     "invalid_rows",
     "invalid_segment",

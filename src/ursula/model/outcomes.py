@@ -18,6 +18,7 @@ ErrorCode = Literal[
     "empty_body",
     "incarnation_mismatch",
     "ingest_outdated",
+    "internal_error",
     "invalid_bucket_id",
     "invalid_json",
     "invalid_offset",

@@ -1,1 +1,1 @@
-"""Moving what is old from memory to the store: the flusher, and the segments that it writes."""
+"""Flushes: when they happen, and the segments and state rows that they write to the store."""

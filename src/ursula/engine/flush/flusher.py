@@ -1,8 +1,9 @@
-"""The flush: a cut through a group, everything up to it into the store, and then out of memory and log.
+"""The flush: writes everything up to a cut of a group to the store, so that memory and log can drop it.
 
-In this order, so that a crash between any two steps leaves only objects that nothing names: the cut, through
-the log; the segment and the state rows, as of the cut; `Flushed`, through the log; the manifest; the live
-list; and the log is trimmed to the manifest before. Two flushers at once cannot harm each other.
+The order of the steps ensures that a crash between any two of them leaves only objects that nothing names:
+the cut, through the log; the segment and the state rows, as of the cut; `Flushed`, through the log; the
+manifest; the live list; and the log is trimmed to the manifest before. Two flushers at once cannot harm each
+other.
 """
 
 import asyncio
@@ -17,7 +18,6 @@ import pyarrow as pa
 
 from ...cold.objects.store import Store, StoreFailed, StoreUnavailable
 from ...cold.objects.temp_files import Unfinished
-from ...cold.objects.ulid import milliseconds_of
 from ...cold.state import manifest as manifests
 from ...cold.state.state_rows import BATCH_ROWS, EncodedState, batch_of, encode_state
 from ...histogram import Histogram
@@ -30,14 +30,16 @@ from ...model.store_view import checkpoint
 from ...model.store_view.dirty_rows import RowKind, RowSnapshot
 from ..failures import Superseded
 from ..group.group import Group
+from ..load_state import GROUP_ROW, LoadedState
 from ..pacing import TimeSlice
-from ..segment_info import live_segment, segment_facts, state_facts
+from ..segment_info import live_segment, made_at, segment_facts, state_facts
+from ..store_identity import check_generation
 from .pace import FlushPace
 from .ranges import is_large
 from .rows import Fetch, rows_by_range, rows_of
 from .segment_upload import PacedExecutor, SegmentRange, upload_streamed, upload_whole
 
-LOOK_SECONDS = 0.05
+CHECK_SECONDS = 0.05
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
 LIVE_LIST_SECONDS = 10.0
 CHANGES_MAX = 64
@@ -48,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class FlushSettings(NamedTuple):
-    """When to flush, and for whom."""
+    """Whose store it is, and when to flush."""
 
     cluster: str
     generation: int
@@ -57,11 +59,11 @@ class FlushSettings(NamedTuple):
 
 
 class FlushFailed(Exception):
-    """A flush that did not come to its end; the text says why."""
+    """A flush could not be completed; the text says why."""
 
 
 class _Cut(NamedTuple):
-    """What is taken at the moment of a cut; the rest is captured bit by bit."""
+    """What is captured at the moment of a cut; the other state rows are captured step by step."""
 
     position: int
     start: int
@@ -73,29 +75,37 @@ class _Cut(NamedTuple):
 
 
 class Flusher:
-    """Moves what is old out of one group."""
+    """Flushes one group: when it is time, or when somebody asks for it."""
 
     def __init__(
-        self, group: Group, store: Store, unfinished: Unfinished, fetch: Fetch, settings: FlushSettings
+        self,
+        group: Group,
+        store: Store,
+        unfinished: Unfinished,
+        fetch: Fetch,
+        settings: FlushSettings,
+        loaded: LoadedState | None = None,
     ) -> None:
+        """`loaded` is the state that the group has started from, if the store had one."""
         self._group = group
         self._store = store
         self._unfinished = unfinished
         self._fetch = fetch
         self._settings = settings
         self._pace = FlushPace(group.state.gauge, settings.flush_size, group.hot_bytes_max)
-        self._hand = PacedExecutor(ThreadPoolExecutor(1, "ursula-flush"), self._pace)
+        self._executor = PacedExecutor(ThreadPoolExecutor(1, "ursula-flush"), self._pace)
         self._identity = secrets.randbits(63)
-        self._wanted: list[asyncio.Future[int]] = []
-        self._base_wanted = False
+        self.is_requested = False
+        self._base_requested = False
+        self._waiting: list[asyncio.Future[int]] = []
         self._since: float | None = None
         self._live_at = 0.0
-        self._live_late = False
+        self._live_is_stale = False
         self._lock = asyncio.Lock()
-        self.manifest: str | None = None
-        self.manifest_position = 0
-        self.manifest_at: int | None = None
-        self.previous_position = 0
+        self.manifest = None if loaded is None else loaded.key
+        self.manifest_position = 0 if loaded is None else loaded.manifest.position
+        self.manifest_at = None if loaded is None else loaded.manifest.at
+        self.previous_position = 0 if loaded is None else loaded.previous_position
         self.problem: str | None = None
         self.count = 0
         self.failed_count = 0
@@ -105,7 +115,7 @@ class Flusher:
     async def run(self) -> None:
         """Flush whenever it is time, until cancelled."""
         failures = 0
-        pause = min(LOOK_SECONDS, self._settings.flush_interval / 2)
+        pause = min(CHECK_SECONDS, self._settings.flush_interval / 2)
         while True:
             await asyncio.sleep(
                 pause if not failures else RETRY_SECONDS[min(failures, len(RETRY_SECONDS)) - 1]
@@ -114,13 +124,13 @@ class Flusher:
                 continue
             try:
                 if failures:
-                    await self._store.list("generations/")  # is it back?
+                    await self._store.list("generations/")  # is the store back?
                 if self._is_due():
                     await self.flush()
-                elif self._live_late:
+                elif self._live_is_stale:
                     await self._write_live()
             except Superseded as error:
-                self._refuse_waiting(error)
+                self._fail_waiting(error)
                 raise
             except (StoreFailed, FlushFailed) as error:
                 failures += 1
@@ -135,25 +145,26 @@ class Flusher:
         if self.problem != str(error):
             logger.error("what is in memory cannot be flushed: %s", error)
         self.problem = str(error)
-        self._refuse_waiting(StoreUnavailable(str(error)))
+        self._fail_waiting(StoreUnavailable(str(error)))
 
-    def _refuse_waiting(self, error: Exception) -> None:
-        """Tell those who asked for a flush why there is none."""
-        waiting, self._wanted = self._wanted, []
+    def _fail_waiting(self, error: Exception) -> None:
+        """Raise the error in everyone who waits for a flush."""
+        waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
                 future.set_exception(error)
 
-    async def request(self) -> int:
-        """Flush now; returns the position up to which everything is stored, when its manifest is written."""
+    def request(self, *, base: bool = False) -> None:
+        """Ask for a flush soon, even if nothing new was written; a base writes all rows of the state."""
+        self.is_requested = True
+        self._base_requested = self._base_requested or base
+
+    async def flush_and_wait(self) -> int:
+        """Have everything flushed now; returns the position of the manifest once that is written."""
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._wanted.append(future)
+        self._waiting.append(future)
         self._pace.somebody_waits = True
         return await future
-
-    def request_base(self) -> None:
-        """Write all rows of the state with the next flush, and flush soon."""
-        self._base_wanted = True
 
     async def purge(self) -> int:
         """Trim the log to the last manifest; returns where it begins now."""
@@ -163,12 +174,12 @@ class Flusher:
 
     @property
     def waiting_since(self) -> float | None:
-        """When something that is not stored yet was first seen, on the monotonic clock."""
+        """When data that is not stored yet was first seen, on the monotonic clock."""
         return self._since
 
     def _is_due(self) -> bool:
         state = self._group.state
-        if self._wanted or self._base_wanted or self._group.flush_wanted:
+        if self._waiting or self.is_requested or self._base_requested:
             return True
         if not self._has_news():
             self._since = None
@@ -176,14 +187,14 @@ class Flusher:
         now = time.monotonic()
         if self._since is None:
             self._since = now
-        named_bytes = len(state.stored.bodies) * BODY_BYTES_HELD_MAX  # or more: a flush must read them all
+        blob_bytes = len(state.stored.bodies) * BODY_BYTES_HELD_MAX  # or more: a flush must read them all
         return (
-            state.gauge.count + named_bytes >= self._settings.flush_size
+            state.gauge.count + blob_bytes >= self._settings.flush_size
             or now - self._since >= self._settings.flush_interval
         )
 
     def _has_news(self) -> bool:
-        """Whether something happened that is not only about the store itself."""
+        """Whether anything has changed other than the records about the store itself."""
         state = self._group.state
         if state.parts or state.sealed_parts:
             return True
@@ -193,20 +204,21 @@ class Flusher:
         return any(key[0] in kinds for key in state.dirty_rows.open) or bool(state.dirty_rows.sealed)
 
     async def flush(self) -> int:
-        """One flush, from the cut to the trimmed log; returns its position."""
+        """Flush once, from the cut to the trimmed log; returns the position of the cut."""
         async with self._lock:
             began_at = time.monotonic()
-            waiting, self._wanted = self._wanted, []
-            is_needed = self._base_wanted or self._group.flush_wanted or self._has_news()
-            self._group.flush_wanted = False
+            waiting, self._waiting = self._waiting, []
+            was_requested, self.is_requested = self.is_requested, False
+            is_needed = was_requested or self._base_requested or self._has_news()
             self._pace.somebody_waits = bool(waiting)
-            self._group.evictor.allow_resident(not waiting)  # who asks for a flush wants it out of memory
+            self._group.evictor.allow_resident(not waiting)  # whoever asks for a flush wants memory freed
             try:
                 position = await self._flush() if is_needed else self._group.state.stored.flushed
                 if waiting:
-                    await self._write_live(at_once=True)  # who asked will want to read it
+                    await self._write_live(at_once=True)  # whoever asked will want to read the live list
             except BaseException:
-                self._wanted = waiting + self._wanted
+                self._waiting = waiting + self._waiting
+                self.is_requested = self.is_requested or was_requested
                 raise
             self._since = None
             self.count += 1
@@ -215,29 +227,29 @@ class Flusher:
                 if not future.done():
                     future.set_result(position)
             await self._group.evictor.wait()
-            await self._hand.do(trim_malloc)
+            await self._executor.do(trim_malloc)
             return position
 
     async def _flush(self) -> int:
         await check_generation(self._store, self._settings.generation)
-        is_base = self._base_wanted or self._base_is_due()
+        is_base = self._base_requested or self._base_is_due()
         cut = await self._cut(is_base)
         try:
             batches = await self._capture(cut)
         finally:
             self._group.state.dirty_rows.end_capture()
         segment = await self._store_segment(cut)
-        turn = TimeSlice(self._pace)
+        time_slice = TimeSlice(self._pace)
         state = await self._store_state(cut, is_base, batches)
-        await turn.end()
-        made_at = min(_made_at(stored.key) for stored in (segment, state) if stored is not None)
-        command = Flushed(cut.start, cut.position, segment, state, made_at)
+        await time_slice.end()
+        oldest = min(made_at(stored.key) or 0 for stored in (segment, state) if stored is not None)
+        command = Flushed(cut.start, cut.position, segment, state, oldest)
         outcome = await self._group.ask(command)
         if not isinstance(outcome, Done):
             raise FlushFailed(f"the flush up to position {cut.position} came to nothing: {outcome}")
         if is_base:
-            self._base_wanted = False
-        await turn.end()
+            self._base_requested = False
+        await time_slice.end()
         await self._write_manifest(cut, segment, (state,) if is_base else (*cut.chain, state))
         await self._write_live()
         if self.previous_position:
@@ -245,7 +257,7 @@ class Flusher:
         return cut.position
 
     def _base_is_due(self) -> bool:
-        """Whether the changes are as large as the base: then bases cost no more to write than changes."""
+        """Whether the changes are as large as the base: then bases cost no more to write than changes do."""
         chain = self._group.state.stored.chain
         if not chain:
             return True
@@ -267,43 +279,43 @@ class Flusher:
         state = self._group.state
         everything = checkpoint.all_keys(state) if is_base else None
         return _Cut(
-            state.cut,
-            state.stored.flushed,
-            state.at,
-            state.stored.chain,
-            checkpoint.group_row(state),
-            [part for _, parts in state.sealed_parts for part in parts],
-            state.dirty_rows.begin_capture(partial(checkpoint.row_of, state), everything),
+            position=state.cut,
+            start=state.stored.flushed,
+            at=state.at,
+            chain=state.stored.chain,
+            group_row=checkpoint.group_row(state),
+            parts=[part for _, parts in state.sealed_parts for part in parts],
+            capture=state.dirty_rows.begin_capture(partial(checkpoint.row_of, state), everything),
         )
 
     async def _capture(self, cut: _Cut) -> list[pa.RecordBatch]:
-        capture, turn = cut.capture, TimeSlice()
-        batches = [batch_of([((0, "", ""), cut.group_row)])]
+        capture, time_slice = cut.capture, TimeSlice()
+        batches = [batch_of([(GROUP_ROW, cut.group_row)])]
         while not capture.is_done:
             capture.step(CAPTURE_STEP)
             if len(capture.rows) >= BATCH_ROWS // 4 or capture.is_done:
                 rows, capture.rows = capture.rows, []
                 batches.append(batch_of(rows))
-            await turn.end()
+            await time_slice.end()
         return batches
 
     async def _store_segment(self, cut: _Cut) -> StoredSegment | None:
         if not cut.parts:
             return None
-        place = SegmentRange(self._group.number, cut.start, cut.position)
-        turn = TimeSlice(self._pace)
+        positions = SegmentRange(self._group.number, cut.start, cut.position)
+        time_slice = TimeSlice(self._pace)
         if is_large(cut.parts):
-            rows = rows_by_range(cut.parts, place.group, self._fetch, turn)
-            stored = await upload_streamed(self._store, self._unfinished, place, rows, self._hand)
+            rows = rows_by_range(cut.parts, positions.group, self._fetch, time_slice)
+            stored = await upload_streamed(self._store, self._unfinished, positions, rows, self._executor)
         else:
-            all_rows = rows_of(cut.parts, place.group, self._fetch, turn)
-            stored = await upload_whole(self._store, place, await all_rows, self._hand)
+            all_rows = await rows_of(cut.parts, positions.group, self._fetch, time_slice)
+            stored = await upload_whole(self._store, positions, all_rows, self._executor)
         if stored is not None:
             self.stored_bytes += stored.size
         return stored
 
     async def _store_state(self, cut: _Cut, is_base: bool, batches: list[pa.RecordBatch]) -> StoredState:
-        encoded: EncodedState = await self._hand.do(encode_state, batches)
+        encoded: EncodedState = await self._executor.do(encode_state, batches)
         key = manifests.state_key(self._group.number, cut.position)
         await self._store.put(key, memoryview(encoded.data))
         self.stored_bytes += encoded.data.size
@@ -314,16 +326,16 @@ class Flusher:
     ) -> None:
         settings, number = self._settings, self._group.number
         document = manifests.Manifest(
-            manifests.FORMAT,
-            settings.cluster,
-            settings.generation,
-            number,
-            cut.start,
-            cut.position,
-            cut.at,
-            None if segment is None else segment_facts(segment),
-            [state_facts(state) for state in chain],
-            self.manifest,
+            format=manifests.FORMAT,
+            cluster=settings.cluster,
+            generation=settings.generation,
+            group=number,
+            start=cut.start,
+            position=cut.position,
+            at=cut.at,
+            segment=None if segment is None else segment_facts(segment),
+            state=[state_facts(state) for state in chain],
+            previous=self.manifest,
         )
         key = manifests.manifest_key(number, cut.position)
         await self._store.put(key, manifests.encode(document))
@@ -331,15 +343,15 @@ class Flusher:
         self.manifest, self.manifest_position, self.manifest_at = key, cut.position, cut.at
 
     async def _write_live(self, at_once: bool = False) -> None:
-        """Tell readers outside which segments are live; soon after another time, a little later."""
+        """Write the live list, or leave it for later if it was written a short while ago."""
         if not at_once and time.monotonic() - self._live_at < LIVE_LIST_SECONDS:
-            self._live_late = True
+            self._live_is_stale = True
             return
-        self._live_at, self._live_late = time.monotonic(), False
+        self._live_at, self._live_is_stale = time.monotonic(), False
         await self.write_live_now()
 
     async def write_live_now(self) -> None:
-        """Tell readers outside which segments are live."""
+        """Write the list of live segments for readers outside the server."""
         state, settings = self._group.state, self._settings
         document = manifests.LiveList(
             settings.cluster,
@@ -349,22 +361,3 @@ class Flusher:
             [live_segment(segment) for segment in state.segments],
         )
         await self._store.put(manifests.live_key(self._group.number), manifests.encode(document))
-
-
-async def check_generation(store: Store, own: int) -> manifests.Generation:
-    """The generation that the store is in; Superseded if it is a later one than that of this node."""
-    found = await manifests.read_generations(store)
-    newest = manifests.newest_generation(found)
-    if newest > own:
-        raise Superseded(
-            f"the store is in generation {newest}, and this node in {own}: it was restored elsewhere. "
-            "Stop this node; its data folder holds what came after the restore began"
-        )
-    if newest < own:
-        raise manifests.not_what_it_was(store, manifests.generation_key(own))
-    return found[-1]
-
-
-def _made_at(key: str) -> int:
-    """When an object got its name, in microseconds."""
-    return milliseconds_of(manifests.ulid_of(key) or "0") * 1000

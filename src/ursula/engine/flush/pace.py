@@ -1,16 +1,17 @@
-"""How much of the machine a flush takes: little while it has time, more and more of it as memory fills up."""
+"""How much of the machine a flush takes: little while it has time, and more and more as memory fills up."""
 
 from ...model.journal import Gauge
 from ..pacing import Pace
 
-RESTS = 3
-"""How many times as long as a step took is rested after it, while there is time.
+REST_RATIO = 3
+"""While there is time, a rest is this many times as long as the step before it.
 
-With more, more comes into memory before a flush is over: with 5, an idle stream took a tenth more in the end.
+With a larger ratio, more is written to memory before a flush is over: with 5, an idle stream took a tenth
+more memory in the end.
 """
 
-LATE = 3
-"""How many times `flush_size` there is in memory when a flush no longer rests."""
+LATE_RATIO = 3
+"""A flush no longer rests when this many times `flush_size` is in memory."""
 
 
 class FlushPace(Pace):
@@ -20,17 +21,17 @@ class FlushPace(Pace):
         self.somebody_waits = False
         self._hot = hot
         self._in_time = flush_size
-        self._late = LATE * flush_size
-        if hot_bytes_max is not None:  # long before appends are turned away
+        self._late = LATE_RATIO * flush_size
+        if hot_bytes_max is not None:  # long before appends are rejected
             self._late = min(self._late, hot_bytes_max // 2)
 
     def rest_ratio(self) -> float:
-        """Many at first, none when it is late or somebody waits."""
+        """High at first; zero when the flush is late or somebody waits for it."""
         if self.somebody_waits or self.is_late():
             return 0.0
         behind = max(0, self._hot.count - self._in_time)
-        return RESTS * (1 - behind / (self._late - self._in_time)) if behind else RESTS
+        return REST_RATIO * (1 - behind / (self._late - self._in_time)) if behind else REST_RATIO
 
     def is_late(self) -> bool:
-        """Whether more is written than is flushed: then it must catch up, or appends are turned away."""
+        """Whether more is written than is flushed: the flush must catch up, or appends will be rejected."""
         return self._hot.count >= self._late

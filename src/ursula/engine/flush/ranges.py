@@ -1,8 +1,8 @@
-"""A large flush in parts: which rows of the journals belong together, when all are sorted by key.
+"""A large flush in ranges of keys: which rows of the journals belong to each range.
 
-The order is found without touching what was written: streams are numbered by their names, rows sorted by
-the number of their stream and their offset, and that order is cut where enough bytes have come together. Rows
-of one stream and offset are in the order of the log already.
+The order is found without touching the payloads: streams are numbered by their names, rows are sorted by the
+number of their stream and their offset, and that order is cut into ranges of about the same size. Rows with
+the same stream and offset are in the order of the log already.
 """
 
 import asyncio
@@ -19,25 +19,25 @@ from ...model.stream.stream import Stream
 from ..pacing import TimeSlice
 
 LARGE_BYTES = 16 * 1024 * 1024
-"""So much is flushed at once."""
+"""A flush of up to this size is done at once."""
 
 RANGE_BYTES = 8 * 1024 * 1024
 ROW_BYTES = 256
-"""About what a row takes as columns beside its payload."""
+"""About how much memory a row takes as columns, besides its payload."""
 
 STEP_ROWS = 1024
 
 Parts = Sequence[tuple[str, Journal]]
-"""Parts of journals, each with its bucket; those of a bucket in the order of the log."""
+"""Parts of journals, each with its bucket; the parts of one bucket are in the order of the log."""
 
 
 def is_large(parts: Parts) -> bool:
-    """Whether these rows, with all that they name, are too much to have in hand at once."""
+    """Whether these rows, with the blobs that they refer to, are too large to be in memory at once."""
     return sum(journal.held_bytes + journal.part_bytes for _, journal in parts) > LARGE_BYTES
 
 
 class Ranges:
-    """The rows of some parts, in ranges that follow each other in the order of a segment."""
+    """The rows of some parts, in ranges that follow each other in the order of the segment."""
 
     def __init__(self, parts: Parts, ranges: list[pa.Array]) -> None:
         self._starts = [0, *accumulate(len(journal) for _, journal in parts)]
@@ -45,8 +45,8 @@ class Ranges:
         self._ranges = ranges
 
     @classmethod
-    async def of(cls, parts: Parts, turn: TimeSlice) -> "Ranges":
-        """See how much there is of each stream, and cut."""
+    async def of(cls, parts: Parts, time_slice: TimeSlice) -> "Ranges":
+        """Measure the rows of each stream, and divide them into ranges."""
         streams: dict[Stream, int] = {}
         names: list[pa.RecordBatch] = []
         numbers, sizes = array("i"), array("q")
@@ -58,16 +58,16 @@ class Ranges:
                 sizes.extend(_sizes(journal, first))
                 if len(streams) > known:
                     names.append(_names(bucket, dict.fromkeys(s for s in owners if streams[s] >= known)))
-                await turn.end()
-        while streams:  # to free very many at once takes long
+                await time_slice.end()
+        while streams:  # freeing very many at once takes long
             for _ in range(min(STEP_ROWS, len(streams))):
                 streams.popitem()
-            await turn.end()
+            await time_slice.end()
         offsets = [journal.offsets for _, journal in parts]
         return cls(parts, await asyncio.to_thread(_cut, names, numbers, offsets, sizes))
 
     def __iter__(self) -> Iterator[Iterator[tuple[int, Sequence[int]]]]:
-        """For each range, which rows of which parts are in it."""
+        """For each range, the rows in it, as numbers of parts and of their rows."""
         return map(self._by_part, self._ranges)
 
     def _by_part(self, rows: pa.Array) -> Iterator[tuple[int, Sequence[int]]]:
@@ -83,7 +83,7 @@ class Ranges:
 
 
 def _sizes(journal: Journal, first: int) -> list[int]:
-    """About how much each of some rows takes."""
+    """About how much memory each of some rows takes."""
     payloads = journal.payloads[first : first + STEP_ROWS]
     sizes = [ROW_BYTES if payload is None else ROW_BYTES + len(payload) for payload in payloads]
     if journal.events:
@@ -93,7 +93,7 @@ def _sizes(journal: Journal, first: int) -> list[int]:
 
 
 def _names(bucket: str, streams: dict[Stream, None]) -> pa.RecordBatch:
-    """What streams are sorted by."""
+    """The columns that streams are sorted by."""
     columns = [
         pa.repeat(bucket, len(streams)),
         pa.array([stream.name for stream in streams], pa.string()),
@@ -126,7 +126,7 @@ def _cut(
 
 
 def _ranks(names: pa.Table) -> pa.Array:
-    """For each stream its number when all are sorted by name; the same for those that are the same."""
+    """For each stream, its number when all are sorted by name; equal streams have equal numbers."""
     order = pc.sort_indices(names, [(name, "ascending") for name in names.column_names])
     names = names.take(order).combine_chunks()
     later, earlier = names.slice(1), names.slice(0, names.num_rows - 1)
@@ -137,5 +137,5 @@ def _ranks(names: pa.Table) -> pa.Array:
 
 
 def _column(numbers: "array[int]", kind: pa.DataType) -> pa.Array:
-    """Numbers that nobody changes any more, where they are."""
+    """An array of numbers as a column, without a copy; nobody may change it any more."""
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])

@@ -1,6 +1,6 @@
 """The rows of a flush: the journals of all buckets up to a cut, as columns of a segment.
 
-Put together in small steps; the sorting, compressing and writing of all of it is for threads.
+They are assembled in short steps on the event loop; sorting, compressing and writing them is for threads.
 """
 
 from array import array
@@ -32,48 +32,50 @@ Payloads = list[bytes | BlobSlice | None]
 Fetch = Callable[[Sequence[BlobSlice]], Awaitable[list[bytes]]]
 
 
-async def rows_of(parts: Parts, group: int, fetch: Fetch, turn: TimeSlice) -> pa.Table:
+async def rows_of(parts: Parts, group: int, fetch: Fetch, time_slice: TimeSlice) -> pa.Table:
     """All rows of these parts of journals, in the order of the log within each; `fetch` reads blobs."""
     steps = (
         (part, range(first, min(first + STEP_ROWS, len(journal))))
         for part, (_, journal) in enumerate(parts)
         for first in range(0, len(journal), STEP_ROWS)
     )
-    return await _table(parts, steps, group, fetch, turn)
+    return await _table(parts, steps, group, fetch, time_slice)
 
 
-async def rows_by_range(parts: Parts, group: int, fetch: Fetch, turn: TimeSlice) -> AsyncIterator[pa.Table]:
-    """The same rows, a few at a time, those of each table behind those of the one before."""
-    for steps in await Ranges.of(parts, turn):
-        yield await _table(parts, steps, group, fetch, turn)
+async def rows_by_range(
+    parts: Parts, group: int, fetch: Fetch, time_slice: TimeSlice
+) -> AsyncIterator[pa.Table]:
+    """The same rows, a few at a time, in tables whose key ranges follow each other."""
+    for steps in await Ranges.of(parts, time_slice):
+        yield await _table(parts, steps, group, fetch, time_slice)
 
 
 async def _table(
-    parts: Parts, steps: Iterable[tuple[int, Sequence[int]]], group: int, fetch: Fetch, turn: TimeSlice
+    parts: Parts, steps: Iterable[tuple[int, Sequence[int]]], group: int, fetch: Fetch, time_slice: TimeSlice
 ) -> pa.Table:
-    """These rows of these parts."""
+    """The rows of these steps."""
     batches = []
     for part, step in steps:
         bucket, journal = parts[part]
-        for rows, payloads in _stretches(journal, step):
+        for rows, payloads in _small_steps(journal, step):
             if journal.part_bytes:
-                await _fetch_parts(payloads, fetch)
+                await _fetch_blobs(payloads, fetch)
             batches.append(_batch(bucket, journal, group, rows, payloads))
-            await turn.end()
+            await time_slice.end()
     return pa.Table.from_batches(batches, schema=SEGMENT_SCHEMA)
 
 
-async def _fetch_parts(payloads: Payloads, fetch: Fetch) -> None:
-    """Put what is only named into its place."""
-    named = [(number, part) for number, part in enumerate(payloads) if type(part) is BlobSlice]
-    if named:
-        fetched = await fetch([part for _, part in named])
-        for (number, _), payload in zip(named, fetched, strict=True):
+async def _fetch_blobs(payloads: Payloads, fetch: Fetch) -> None:
+    """Replace the payloads that are in blobs by their bytes."""
+    in_blobs = [(number, payload) for number, payload in enumerate(payloads) if type(payload) is BlobSlice]
+    if in_blobs:
+        fetched = await fetch([payload for _, payload in in_blobs])
+        for (number, _), payload in zip(in_blobs, fetched, strict=True):
             payloads[number] = payload
 
 
-def _stretches(journal: Journal, rows: Sequence[int]) -> Iterator[tuple[Sequence[int], Payloads]]:
-    """The rows, so many at a time that their bytes are copied quickly; what is larger is by itself."""
+def _small_steps(journal: Journal, rows: Sequence[int]) -> Iterator[tuple[Sequence[int], Payloads]]:
+    """The rows in steps whose bytes are copied quickly; a larger row is a step of its own."""
     payloads = _picked(journal.payloads, rows)
     if sum(map(len, filter(None, payloads))) <= STEP_BYTES:  # type: ignore[arg-type]
         yield rows, payloads
@@ -103,7 +105,7 @@ def _numbers(column: "array[int]", rows: Sequence[int]) -> "array[int]":
 
 
 def _of_rows(journal: Journal, rows: Sequence[int]) -> tuple["array[int]", "array[int]"]:
-    """Position and time of some rows, which the journal keeps once for an entry."""
+    """The positions and times of some rows; the journal keeps them once per entry."""
     positions, ats = array("q"), array("q")
     entry, end = -1, 0
     first_rows, count = journal.first_rows, len(journal.first_rows)
@@ -136,7 +138,7 @@ def _batch(
     count = len(rows)
     positions, ats = _of_rows(journal, rows)
     of_rows = _picked(journal.streams, rows)
-    # Each once: names are made into columns by their numbers.
+    # Each stream once: the columns of names are made from the numbers of the streams.
     streams: dict[Stream, int] = {stream: number for number, stream in enumerate(dict.fromkeys(of_rows))}
     numbers = _numbers_of(pa.int32(), array("i", map(streams.__getitem__, of_rows)))
     offsets = _numbers_of(pa.int64(), _numbers(journal.offsets, rows))
@@ -165,7 +167,7 @@ def _batch(
 
 
 def _producers(producers: "list[Producer | None]") -> list[pa.Array]:
-    """Who sent each row: name, epoch and number."""
+    """The columns of the producers: id, epoch and sequence number."""
     if not any(producers):
         return [pa.nulls(len(producers), kind) for kind in (pa.string(), pa.int64(), pa.int64())]
     ids = pa.array([None if p is None else p.id for p in producers], pa.string())
@@ -177,7 +179,7 @@ def _producers(producers: "list[Producer | None]") -> list[pa.Array]:
 
 
 def _payloads(payloads: Payloads, sizes: pa.Array) -> pa.Array:
-    """The messages, one in each row; one by itself, which may be large, is not copied."""
+    """The column of the messages; a single message, which may be large, is not copied."""
     ends = pa.concat_arrays([_ZERO, pc.cumulative_sum(sizes).cast(pa.int32())])
     data = payloads[0] if len(payloads) == 1 else b"".join(payloads)  # type: ignore[arg-type]
     return pa.Array.from_buffers(pa.binary(), len(payloads), [None, ends.buffers()[1], pa.py_buffer(data)])

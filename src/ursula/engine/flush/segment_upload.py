@@ -1,7 +1,7 @@
-"""Rows on their way to being a segment in the store: all at once, or some at a time through a file.
+"""Encodes rows as a segment and uploads it: all at once, or some rows at a time through a file.
 
-They are handed over to a thread, which lets go of them too: to free so much at once takes long. It makes one
-piece of the many first, so that it does not hold both while they are written.
+The rows are handed over to a thread, which also frees them: freeing so much memory at once takes long. The
+thread combines the chunks first, so that it does not hold both forms while the rows are written.
 """
 
 import asyncio
@@ -23,83 +23,84 @@ T = TypeVar("T")
 
 
 class PacedExecutor(NamedTuple):
-    """Who does it and how fast: a thread, by default one of the loop's, and a pace, by default without rests.
+    """A thread, by default one of the loop's, and a pace, by default without rests.
 
-    Who does it often has a thread of his own: each that had such work keeps memory for more of it.
+    Whoever uploads often should have a thread of its own: each thread that has done such work keeps memory
+    for more of it.
     """
 
     thread: Executor | None = None
     pace: Pace = Pace()
 
     async def do(self, work: Callable[..., T], *arguments: object) -> T:
-        """Have something done in the thread."""
+        """Run a function in the thread."""
         return await asyncio.get_running_loop().run_in_executor(self.thread, work, *arguments)
 
     def pause(self) -> Callable[[], None]:
-        """What ends a step of work in the thread."""
+        """The function that ends a step of work in the thread."""
         return TimeSlice(self.pace).end_in_thread
 
 
 class SegmentRange(NamedTuple):
-    """Of which group and which positions the rows are: those after the first and up to the last."""
+    """The group and the positions of the rows: after `first` and up to `last`."""
 
     group: int
     first: int
     last: int
 
     def new_key(self) -> str:
-        """A name for the segment that no other has."""
+        """A new, unique key for the segment."""
         return manifests.segment_key(self.group, self.first, self.last)
 
 
 async def upload_whole(
-    store: Store, place: SegmentRange, rows: pa.Table, hand: PacedExecutor
+    store: Store, positions: SegmentRange, rows: pa.Table, executor: PacedExecutor
 ) -> StoredSegment:
-    """Store few rows, in the order of the log."""
+    """Store a few rows, in the order of the log."""
     handed_over = [rows]
     del rows
-    encoded = await hand.do(_encode, handed_over, place, hand)
-    key = place.new_key()
+    encoded = await executor.do(_encode, handed_over, positions, executor)
+    key = positions.new_key()
     await store.put(key, memoryview(encoded.data))
-    return segment_from_summary(key, place.first, place.last, encoded.summary)
+    return segment_from_summary(key, positions.first, positions.last, encoded.summary)
 
 
 async def upload_streamed(
     store: Store,
     unfinished: Unfinished,
-    place: SegmentRange,
+    positions: SegmentRange,
     rows: AsyncIterator[pa.Table],
-    hand: PacedExecutor,
+    executor: PacedExecutor,
 ) -> StoredSegment | None:
-    """Store rows of which each table belongs behind the one before; None if there are none."""
-    writer = await hand.do(_begin, unfinished, place)
+    """Store the rows of tables whose key ranges follow each other; None if there are no rows."""
+    writer = await executor.do(_begin, unfinished, positions)
     try:
         async for table in rows:
             handed_over = [table]
             del table
-            await hand.do(_write, writer, handed_over, hand)
-        summary = await hand.do(_finish, writer)
+            await executor.do(_write, writer, handed_over, executor)
+        summary = await executor.do(_finish, writer)
         if not summary.row_count:
             return None
-        key = place.new_key()
+        key = positions.new_key()
         await store.put_file(key, writer.path)
     finally:
-        await hand.do(writer.discard)  # it is an object now, or not wanted
-    return segment_from_summary(key, place.first, place.last, summary)
+        await executor.do(writer.discard)  # the file is an object now, or it is not needed
+    return segment_from_summary(key, positions.first, positions.last, summary)
 
 
-def _encode(handed_over: list[pa.Table], place: SegmentRange, hand: PacedExecutor) -> EncodedSegment:
-    return encode_segment(handed_over.pop().combine_chunks(), *place, pause=hand.pause())
+def _encode(handed_over: list[pa.Table], positions: SegmentRange, executor: PacedExecutor) -> EncodedSegment:
+    return encode_segment(handed_over.pop().combine_chunks(), *positions, pause=executor.pause())
 
 
-def _begin(unfinished: Unfinished, place: SegmentRange) -> SegmentWriter:
+def _begin(unfinished: Unfinished, positions: SegmentRange) -> SegmentWriter:
     with as_store_failure():
-        return SegmentWriter(unfinished.new_path("segment"), *place)
+        return SegmentWriter(unfinished.new_path("segment"), *positions)
 
 
-def _write(writer: SegmentWriter, handed_over: list[pa.Table], hand: PacedExecutor) -> None:
+def _write(writer: SegmentWriter, handed_over: list[pa.Table], executor: PacedExecutor) -> None:
     with as_store_failure():
-        writer.write(handed_over.pop().combine_chunks(), hand.pause())
+        writer.write(handed_over.pop().combine_chunks(), executor.pause())
 
 
 def _finish(writer: SegmentWriter) -> SegmentSummary:

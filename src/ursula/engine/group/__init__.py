@@ -1,1 +1,1 @@
-"""A running group: commands in batches, expiry, watchers, and what stays in memory."""
+"""A running group: batches of commands, their log entries, expiry, watchers, and eviction from memory."""

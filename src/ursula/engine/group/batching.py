@@ -1,8 +1,9 @@
-"""Commands that wait for the next batch. While one batch is made durable, the next one gathers here.
+"""Commands that wait for the next batch. While one batch is being made durable, the next one grows here.
 
-When the log has nothing to do, a batch begins as soon as half of those that wrote lately are here, in the
-middle of reading requests: so the log writes while the loop reads the others, and both are busy. Whatever is
-there when the loop has read all requests begins a batch too, however little it is.
+When the log is idle, a batch begins as soon as half as many commands are here as there were in the last two
+batches together, in the middle of reading requests: so the log writes while the loop reads the other
+requests, and both are busy. When the loop has read all requests, whatever is here begins a batch too, however
+little it is.
 """
 
 import asyncio
@@ -19,46 +20,47 @@ BATCH_BYTES_MAX = 1024 * 1024
 NEVER = 1 << 62
 
 Reply = Callable[[AnyOutcome | Failure], None]
+"""Gets the outcome of a command."""
 
 
 class NextBatch(NamedTuple):
-    """Commands that go into the log together, with those who wait for them."""
+    """Commands that go into the log together, with the replies that wait for their outcomes."""
 
     commands: list[AnyCommand]
-    dones: list[Reply | None]
+    replies: list[Reply | None]
     body_bytes: int
 
 
 class BatchQueue:
-    """What was proposed and is in no batch yet."""
+    """Commands that were proposed and are not in a batch yet."""
 
     def __init__(self, begin: Callable[[], None]) -> None:
-        """`begin` is called to have a batch taken at once."""
+        """`begin` is called when the next batch should begin at once."""
         self.body_bytes = 0
         self._begin = begin
         self._commands: list[AnyCommand] = []
-        self._dones: list[Reply | None] = []
+        self._replies: list[Reply | None] = []
         self._awaited: asyncio.Future[None] | None = None
-        self._enough = NEVER  # so many commands begin a batch at once
-        self._sizes = 0, 0  # of the last two batches
+        self._begin_count = NEVER  # a batch begins at once when there are this many commands
+        self._last_counts = 0, 0  # of the last two batches
 
-    def add(self, command: AnyCommand, done: Reply | None, size: int) -> None:
-        """Have a command, whose messages have so many bytes, join the next batch."""
+    def add(self, command: AnyCommand, reply: Reply | None, size: int) -> None:
+        """Add a command to the next batch; `size` is the number of bytes in its messages."""
         self._commands.append(command)
-        self._dones.append(done)
+        self._replies.append(reply)
         self.body_bytes += size
         if self._awaited is not None:
             self._awaited.set_result(None)
             self._awaited = None
-        if len(self._commands) >= self._enough:
+        if len(self._commands) >= self._begin_count:
             self._begin()
 
     def log_is_idle(self) -> None:
         """Begin the next batch as soon as enough commands are here."""
-        self._enough = max(1, sum(self._sizes) // 2)
+        self._begin_count = max(1, sum(self._last_counts) // 2)
 
-    async def begun(self, seconds_max: float | None = None) -> None:
-        """Wait until there is something to write, or for so long."""
+    async def wait(self, seconds_max: float | None = None) -> None:
+        """Wait until there is a command, but no longer than this."""
         if self._commands:
             return
         self._awaited = asyncio.get_running_loop().create_future()
@@ -68,38 +70,49 @@ class BatchQueue:
         except TimeoutError:
             self._awaited = None
 
-    def take(self) -> NextBatch:
-        """The next batch: everything that waits, within the limits; one larger command goes alone."""
-        commands, dones = self._commands, self._dones
+    def next_batch(self) -> NextBatch:
+        """Remove the next batch: all commands within the limits; a larger command goes alone."""
+        commands, replies = self._commands, self._replies
         count = len(commands)
-        self._enough = NEVER
-        self._sizes = self._sizes[1], count
+        self._begin_count = NEVER
+        self._last_counts = self._last_counts[1], count
         if count > BATCH_COMMANDS_MAX or self.body_bytes > BATCH_BYTES_MAX:
             count = _fitting(commands)
-        self._commands, self._dones = commands[count:], dones[count:]
-        del commands[count:], dones[count:]
+        self._commands, self._replies = commands[count:], replies[count:]
+        del commands[count:], replies[count:]
         left_bytes = sum(map(size_of, self._commands))
         body_bytes, self.body_bytes = max(0, self.body_bytes - left_bytes), left_bytes
         if commands and isinstance(commands[0], IngestRows):
             body_bytes = sum(len(message) for row in commands[0].rows for message in row.messages)
-        return NextBatch(commands, dones, body_bytes)
+        return NextBatch(commands, replies, body_bytes)
 
     def give_up(self) -> list[Reply | None]:
-        """Forget all of it; those who wait for it are to be told."""
-        dones, self._commands, self._dones = self._dones, [], []
+        """Forget all commands; returns the replies that the caller must answer."""
+        replies, self._commands, self._replies = self._replies, [], []
         self.body_bytes = 0
-        return dones
+        return replies
+
+
+def reply_to_future() -> tuple["asyncio.Future[AnyOutcome | Failure]", Reply]:
+    """A future, and the reply that sets it, unless its caller has given up."""
+    future: asyncio.Future[AnyOutcome | Failure] = asyncio.get_running_loop().create_future()
+
+    def reply(outcome: AnyOutcome | Failure) -> None:
+        if not future.done():
+            future.set_result(outcome)
+
+    return future, reply
 
 
 def size_of(command: AnyCommand) -> int:
-    """How much of a batch a command takes; that of many rows takes all of it, since it must be alone."""
+    """How much of a batch a command takes; a part of a bulk write takes all of it, since it must be alone."""
     if isinstance(command, IngestRows):
         return BATCH_BYTES_MAX + 1
     return sum(map(len, command.messages)) if isinstance(command, Append | Create) else 0
 
 
 def creation_bytes(command: Create) -> int:
-    """What a new stream without messages adds to what waits for the store."""
+    """How much a new stream without messages adds to the hot bytes."""
     return ROW_BYTES + len(command.attributes or b"")
 
 

@@ -1,4 +1,4 @@
-"""What a group has written since it started, counted per log entry: an append must not cost more for it."""
+"""What a group has written since it started, counted per log entry so that an append costs nothing more."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _PLAIN = frozenset((PlainAppend,))
 
 
 class Counters:
-    """Entries that became durable, what was in them, and those that the log did not take."""
+    """Entries that became durable, what was in them, and entries that the log did not take."""
 
     def __init__(self) -> None:
         self.batch_commands = Histogram(BATCH_COMMANDS)
@@ -24,7 +24,7 @@ class Counters:
         self.entries_unknown = 0
 
     def committed(self, commands: Sequence[AnyCommand], body_bytes: int, entry_bytes: int) -> None:
-        """An entry is durable."""
+        """Count an entry that is durable."""
         self.batch_commands.add(len(commands))
         self.batch_bytes.add(entry_bytes)
         self.append_bytes += body_bytes

@@ -1,8 +1,8 @@
-"""After a flush: how much of what is stored stays in memory, for how long, and its eviction in small steps.
+"""After a flush: how much stored data stays in memory, for how long, and its eviction in small steps.
 
-Most readers ask for what was written lately. So it stays for a while after it was stored, and counts as part
-of the cache: it is evicted when the cache needs the room, when it is old, or when somebody asks for a flush.
-`model/residency.py` does the evicting; this module decides when.
+Most readers ask for data that was written lately. So it stays for a while after it was stored, and counts as
+part of the cache: it is evicted when the cache needs the room, when it is old, or when somebody asks for a
+flush. `model/residency.py` does the evicting; this module decides when.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ...cold.cache import Cache
 from ...model.state import State
 from ...model.store_view.dirty_rows import Key
+from ..background import BackgroundTasks
 from ..pacing import TimeSlice
 
 STREAMS_AT_ONCE = 32
@@ -29,23 +30,20 @@ class ResidentCut(NamedTuple):
 
 
 class Evictor:
-    """Evicts what one group has both in memory and in the store."""
+    """Evicts data that one group has both in memory and in the store."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: State, cache: Cache | None = None, seconds: float = 0.0) -> None:
+        """Stored data stays for some seconds, in at most half of the room of the cache."""
         self._residency = state.residency
-        self._cache = Cache(0)
-        self._seconds = 0.0
+        self._cache = Cache(0) if cache is None else cache
+        self.seconds = seconds
         self._may_stay = True
         self._resident: dict[int, ResidentCut] = {}  # by cut, oldest first
         self._leaving: list[ResidentCut] = []
         self._evicted_to = state.stored_to
         self.resident_bytes = 0
         self.task: asyncio.Task[None] | None = None
-
-    def attach_cache(self, cache: Cache, seconds: float) -> None:
-        """Let stored data stay for some seconds, in at most half of the room of a cache."""
-        self._cache, self._seconds = cache, seconds
+        self._tasks = BackgroundTasks()
 
     def allow_resident(self, may_stay: bool) -> None:
         """Say whether data that is stored from now on may stay; if not, earlier data is evicted too."""
@@ -59,9 +57,9 @@ class Evictor:
         return self._cache.bytes_max // 2 if self._may_stay else 0
 
     def begin(self) -> None:
-        """Begin to evict. A task that is already at work continues with what is new."""
+        """Begin to evict. A task that is already running also evicts what has been added since."""
         if self.task is None or self.task.done():
-            self.task = asyncio.get_running_loop().create_task(self._run())
+            self.task = self._tasks.spawn(self._run())
 
     async def wait(self) -> None:
         """Wait until everything is evicted that may be evicted now."""
@@ -74,22 +72,22 @@ class Evictor:
             self.task.cancel()
 
     def tick(self) -> None:
-        """Evict what has stayed for long, and park streams that were unparked."""
-        latest = time.monotonic() - self._seconds
+        """Evict data that has stayed long enough, and park streams that were unparked."""
+        latest = time.monotonic() - self.seconds
         for cut in [resident.cut for resident in self._resident.values() if resident.since <= latest]:
             self._evict_later(cut)
         if self._has_more or self._residency.unparked:
             self.begin()
 
     async def _run(self) -> None:
-        turn = TimeSlice()
+        time_slice = TimeSlice()
         while True:
-            await self._drive(self._residency.evict_trimmed(), turn)
-            await self._evict_flushed(turn)
+            await self._drive(self._residency.evict_trimmed(), time_slice)
+            await self._evict_flushed(time_slice)
             while self._leaving:
                 leaving = self._leaving.pop()
-                await self._drive(self._residency.evict(leaving.keys, leaving.cut), turn)
-            await self._drive(self._residency.park_unused(), turn)
+                await self._drive(self._residency.evict(leaving.keys, leaving.cut), time_slice)
+            await self._drive(self._residency.park_unused(), time_slice)
             if not self._has_more:  # more may have come meanwhile, and `begin` has left it to this task
                 return
 
@@ -97,30 +95,30 @@ class Evictor:
     def _has_more(self) -> bool:
         return bool(self._residency.has_evictable or self._leaving)
 
-    async def _drive(self, steps: Iterator[None], turn: TimeSlice) -> None:
+    async def _drive(self, steps: Iterator[None], time_slice: TimeSlice) -> None:
         for _ in steps:
-            await turn.end()
+            await time_slice.end()
 
-    async def _evict_flushed(self, turn: TimeSlice) -> None:
-        """Evict what was flushed since the last time, except what may stay."""
+    async def _evict_flushed(self, time_slice: TimeSlice) -> None:
+        """Evict the data that was flushed since the last time, except data that may stay."""
         cut, keys, parts = self._residency.take_evictable()
         before, self._evicted_to = self._evicted_to, cut
-        await self._drive(self._residency.evict_journals(parts), turn)
+        await self._drive(self._residency.evict_journals(parts), time_slice)
         del parts
         if self._room:
-            keys, staying, size = await self._divide(keys, before, cut, turn)
+            keys, staying, size = await self._divide(keys, before, cut, time_slice)
             if size > self._room:
                 keys += staying
             elif staying:
                 self._keep(ResidentCut(cut, staying, size, time.monotonic()))
-        await self._drive(self._residency.evict(keys, cut), turn)
+        await self._drive(self._residency.evict(keys, cut), time_slice)
 
     async def _divide(
-        self, keys: list[Key], before: int, cut: int, turn: TimeSlice
+        self, keys: list[Key], before: int, cut: int, time_slice: TimeSlice
     ) -> tuple[list[Key], list[Key], int]:
-        """The keys to evict, those of streams that may stay, and what these take since the cut before.
+        """The keys to evict, the keys of streams that may stay, and the memory these took since the last cut.
 
-        The list itself is emptied.
+        Empties the list that it is given.
         """
         going: list[Key] = []
         staying: list[Key] = []
@@ -135,11 +133,11 @@ class Evictor:
                 else:
                     staying.append(key)
                     total += size
-            await turn.end()
+            await time_slice.end()
         return going, staying, total
 
     def _keep(self, resident: ResidentCut) -> None:
-        """Have streams stay, and evict the oldest that no longer have room beside them."""
+        """Let streams stay, and evict the oldest ones, which no longer have room beside them."""
         self._resident[resident.cut] = resident
         self.resident_bytes += resident.size
         while self.resident_bytes > self._room:
@@ -148,7 +146,7 @@ class Evictor:
             self._cache.reserve((self, resident.cut), resident.size, lambda: self._evict_later(resident.cut))
 
     def _evict_later(self, cut: int) -> None:
-        """Have the task evict streams."""
+        """Leave the streams of a cut to the task, which evicts them."""
         resident = self._resident.pop(cut)
         self.resident_bytes -= resident.size
         self._cache.unreserve((self, cut))

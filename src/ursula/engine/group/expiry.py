@@ -1,117 +1,112 @@
-"""When streams end by themselves: one heap of moments at which a stream must be looked at.
+"""The expiry of a group's streams: proposes their ends and renewals when these are due."""
 
-Writes move a sliding window in the state. Reads move it in memory, and that is logged (`Renew`) once
-an eighth of the window has passed since the last logged one, and at the latest an eighth of the
-window before the deadline. A stream past its deadline is ended by a logged `Expire`.
-"""
+import asyncio
+from collections.abc import Callable
 
-from heapq import heappop, heappush
-
-from ...model.commands import Create, Expire, IngestRows, Renew, StreamCommand
+from ...model.commands import AnyCommand, Expire
+from ...model.outcomes import AnyOutcome, Ended
 from ...model.state import State
-from ...model.stream.stream import MICROSECONDS, Stream
+from ..clock import Clock
+from ..failures import Failure, Unavailable
+from ..pacing import TimeSlice
+from .batching import Reply, reply_to_future
+from .deadlines import Deadlines
+from .watermarks import Watermarks
 
-RETRY_MICROSECONDS = 1 * MICROSECONDS
-"""How long after a proposed end the stream is looked at again, in case that was not logged."""
+SOON_SECONDS = 0.001
+CHECK_SECONDS_MAX = 3600.0
 
-LOOKS_AT_ONCE = 256
-"""So many streams are looked at before others have their turn."""
+Enqueue = Callable[[AnyCommand, Reply | None, int], None]
+"""Adds a command, with the size of its messages, to the next batch."""
 
 
 class Expiry:
-    """The deadlines of a group's streams, and the reads that were not logged yet."""
+    """Expires the streams of one group, from its first `tick` until it is stopped."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self.heap: list[tuple[int, str, str, str]] = []
-        self._seen: dict[str, int] = {}
+    def __init__(self, state: State, clock: Clock, watermarks: Watermarks, enqueue: Enqueue) -> None:
+        self.deadlines = Deadlines(state)
+        self._clock = clock
+        self._watermarks = watermarks
+        self._enqueue = enqueue
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_running = False
+        self._is_stopped = False
+        self._next_round = 0  # how many commands must be finished before more ends are proposed
 
-    def add(self, bucket: str, name: str) -> None:
-        """Begin to look after a stream that has a deadline."""
-        stream = self._state.find(bucket, name)
-        if stream is not None and stream.deadline is not None:
-            heappush(self.heap, (_look_at(stream), bucket, name, stream.incarnation))
+    def stop(self) -> None:
+        """Propose nothing more."""
+        self._is_stopped = True
+        self._cancel_timer()
 
-    def next_look(self) -> int | None:
-        """The next moment at which something may have to be done."""
-        return self.heap[0][0] if self.heap else None
+    def is_overdue(self, bucket: str, name: str) -> bool:
+        """Whether the stream's deadline has passed and its end is not applied yet."""
+        deadlines = self.deadlines
+        return bool(deadlines.heap) and deadlines.overdue(bucket, name, self._clock()) is not None
 
-    def overdue(self, bucket: str, name: str, now: int) -> Expire | None:
-        """The command that ends the stream at this name, if its deadline has passed."""
-        stream = self._state.find(bucket, name)
-        if stream is None or stream.deadline is None or stream.deadline > now:
-            return None
-        if self._pending(stream) is not None:
-            return None
-        return Expire(bucket, name, stream.incarnation, stream.deadline)
+    async def end_overdue(self, bucket: str, name: str) -> AnyOutcome | Failure:
+        """End a stream whose deadline has passed."""
+        overdue = self.deadlines.overdue(bucket, name, self._clock())
+        if overdue is None:
+            return Ended("")
+        if self._is_stopped:
+            return Unavailable("the server is stopping")
+        future, reply = reply_to_future()
+        self._enqueue(overdue, reply, 0)
+        return await future
 
-    def overdue_for(self, command: StreamCommand | IngestRows, now: int) -> Expire | None:
-        """The command that must come before another: it ends a stream of which that one speaks."""
-        if isinstance(command, IngestRows):
-            names = list(dict.fromkeys(row.stream for row in command.rows))
-        elif isinstance(command, Create) and command.fork is not None:
-            names = [command.stream, command.fork.source]
-        else:
-            names = [command.stream]
-        found = (self.overdue(command.bucket, name, now) for name in names)
-        return next((overdue for overdue in found if overdue is not None), None)
+    def note_read(self, bucket: str, name: str) -> None:
+        """Renew a stream's sliding window, since it was read."""
+        if self.deadlines.heap and not self._is_stopped:
+            renewal = self.deadlines.note_read(bucket, name, self._clock())
+            if renewal is not None:
+                self._enqueue(renewal, None, 0)
 
-    def seen(self, bucket: str, name: str, now: int) -> Renew | None:
-        """Note a read; returns the command that logs it if that is due."""
-        stream = self._state.find(bucket, name)
-        if stream is None or stream.ttl_seconds is None or stream.deadline is None:
-            return None
-        window = stream.ttl_seconds * MICROSECONDS
-        # Kept until the state has it: a renewal that the log did not take must not be forgotten.
-        self._seen[stream.incarnation] = now
-        if now - (stream.deadline - window) < window // 8:
-            return None
-        return Renew(bucket, name, stream.incarnation, now)
+    async def track_deadlines(self, names: list[tuple[str, str]]) -> None:
+        """Begin to track these streams, each with its bucket; they are from a checkpoint."""
+        time_slice = TimeSlice()
+        for bucket, name in names:
+            self.deadlines.track(bucket, name)
+            await time_slice.end()
 
-    def forget(self, incarnation: str) -> None:
-        """A stream has ended."""
-        self._seen.pop(incarnation, None)
+    def track_deadline(self, bucket: str, name: str) -> None:
+        """Begin to track a stream that has a deadline now."""
+        before = self.deadlines.next_check()
+        self.deadlines.track(bucket, name)
+        if self._is_running and self.deadlines.next_check() != before:
+            self.tick()
 
-    def is_due(self, now: int) -> bool:
-        """Whether there is a stream to be looked at."""
-        return bool(self.heap) and self.heap[0][0] <= now
+    def tick(self) -> None:
+        """Propose some of the commands that are due, and set the timer for the rest.
 
-    def due(self, now: int) -> list[Expire | Renew]:
-        """The commands whose time has come; each stream is put back to be looked at again.
-
-        Very many may be due at one moment. So only some are looked at; `is_due` tells if that was not all.
+        If more are due, they wait until the first ones are decided: no request may wait behind very many
+        streams that have expired.
         """
-        commands: list[Expire | Renew] = []
-        for _ in range(LOOKS_AT_ONCE):
-            if not self.is_due(now):
-                break
-            _, bucket, name, incarnation = heappop(self.heap)
-            stream = self._state.find(bucket, name)
-            if stream is None or stream.incarnation != incarnation or stream.deadline is None:
-                continue
-            pending = self._pending(stream)
-            if pending is not None:
-                commands.append(Renew(bucket, name, incarnation, pending))
-                again = now + RETRY_MICROSECONDS // 8
-            elif stream.deadline <= now:
-                commands.append(Expire(bucket, name, incarnation, stream.deadline))
-                again = now + RETRY_MICROSECONDS
-            else:
-                self._seen.pop(incarnation, None)
-                look = _look_at(stream)
-                again = look if look > now else stream.deadline
-            heappush(self.heap, (again, bucket, name, incarnation))
-        return commands
+        self._is_running = True
+        self._cancel_timer()
+        if self._is_stopped:
+            return
+        now = self._clock()
+        if self._watermarks.finished >= self._next_round:
+            for command in self.deadlines.due(now):
+                self._enqueue(command, None, 0)
+            if self.deadlines.is_due(now):
+                self._next_round = self._watermarks.proposed
+        next_check = self.deadlines.next_check()
+        if next_check is not None:
+            delay = min(max((next_check - now) / 1_000_000, SOON_SECONDS), CHECK_SECONDS_MAX)
+            self._timer = asyncio.get_running_loop().call_later(delay, self.tick)
 
-    def _pending(self, stream: Stream) -> int | None:
-        """The time of a read that moves the deadline and was not logged yet."""
-        seen = self._seen.get(stream.incarnation)
-        if seen is None or stream.ttl_seconds is None or stream.deadline is None:
-            return None
-        return seen if seen + stream.ttl_seconds * MICROSECONDS > stream.deadline else None
+    def all_expired_are_proposed(self) -> bool:
+        """Propose the ends that are due; whether none is left for later."""
+        if self.deadlines.is_due(self._clock()):
+            self.tick()
+        return not self.deadlines.is_due(self._clock())
 
+    def find_overdue(self, command: AnyCommand) -> Expire | None:
+        """The end that must be logged before a command, if it refers to a stream that has expired."""
+        return self.deadlines.overdue_for(command, self._clock())  # type: ignore[arg-type]
 
-def _look_at(stream: Stream) -> int:
-    """An eighth of the window before the deadline; a fixed end is looked at when it comes."""
-    deadline = stream.deadline or 0
-    return deadline - (stream.ttl_seconds or 0) * MICROSECONDS // 8
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,7 +1,7 @@
-"""Who waits for which stream or bucket, and what woke them.
+"""Watchers of streams and buckets, and which entries wake them.
 
-A watcher of a stream is called once per log entry that touched it. One of a bucket is called no more
-often than `FEED_PAUSE_SECONDS`: all streams of a bucket together may be busy.
+A watcher of a stream is called once per log entry that touched the stream. A watcher of a bucket is called at
+most once in `FEED_PAUSE_SECONDS`, since all streams of a bucket together may be busy.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ class Watchers:
         return sum(map(len, self._by_key.values()))
 
     def add(self, key: str, watcher: Watcher) -> None:
-        """Call the watcher whenever something happens to the stream or the bucket."""
+        """Call the watcher whenever the stream or the bucket changes."""
         self._by_key.setdefault(key, {})[watcher] = None
 
     def remove(self, key: str, watcher: Watcher) -> None:
-        """Call it no more."""
+        """Stop calling the watcher."""
         watchers = self._by_key.get(key)
         if watchers is not None:
             watchers.pop(watcher, None)
@@ -45,7 +45,7 @@ class Watchers:
                 del self._by_key[key]
 
     def wake(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
-        """An entry was applied: wake who watches what it touched."""
+        """An entry was applied: call the watchers of the streams and buckets that it touched."""
         touched: dict[str, None] = {}
         buckets, watched = self._touched_buckets, self._by_key
         for command, outcome in zip(commands, outcomes, strict=True):
@@ -66,7 +66,7 @@ class Watchers:
             self._wake_buckets()
 
     def _wake_buckets(self) -> None:
-        """Wake who follows a bucket: at once after a pause; what comes soon after that, together."""
+        """Call the watchers of the touched buckets; the pause that follows gathers the next ones."""
         touched, self._touched_buckets = self._touched_buckets, {}
         for bucket in touched:
             self._call(bucket_key(bucket))

@@ -1,4 +1,4 @@
-"""Looking at a store without a server: what there is, and whether it is whole."""
+"""What a store has, and whether it is whole, without a server."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from .verify import (
 
 
 class GroupSurvey(NamedTuple):
-    """What a store has of a group, as of one of its manifests."""
+    """The contents of one group in a store, as of one of its manifests."""
 
     group: int
     manifests: list[FoundManifest]
@@ -32,21 +32,21 @@ class GroupSurvey(NamedTuple):
     extent: Extent
     segments: list[StoredSegment]
     unnamed: list[tuple[str, int]]
-    """Segments that are there and not in this state, with their sizes: replaced, of later, or left over."""
+    """Segments that this state does not name, with their sizes: replaced ones, later ones and orphans."""
 
 
 class StoreSurvey(NamedTuple):
-    """What a store has."""
+    """The contents of a store."""
 
     root: str
     generations: list[Generation]
     groups: list[GroupSurvey]
     servers: list[Heartbeat]
-    """Those that say that they use it."""
+    """Heartbeats of the servers that use it."""
 
 
 class Verified(NamedTuple):
-    """What was found when everything was read."""
+    """The result of reading everything."""
 
     extent: Extent
     positions: dict[int, int]
@@ -54,7 +54,7 @@ class Verified(NamedTuple):
 
 
 async def survey_store(store: Store, group: int | None, moment: Moment | None) -> StoreSurvey:
-    """What a store has: of all groups or one, now or as of a moment."""
+    """The contents of a store: of all groups or of one, now or as of a moment."""
     generations = await find_generations(store)
     found = [await _survey(store, number, moment) for number in _numbers(store, generations, group)]
     servers = [one for one in (await find_heartbeats(store)).values() if one is not None]
@@ -62,7 +62,7 @@ async def survey_store(store: Store, group: int | None, moment: Moment | None) -
 
 
 async def show_segment(store: Store, key: str) -> SegmentReport:
-    """What a segment holds, checked against itself."""
+    """The contents of a segment, which is checked against its own checksums."""
     return await examine_object(store, key)
 
 
@@ -73,7 +73,7 @@ async def verify_store(
     progress: Progress,
     examined: Examined | None = None,
 ) -> Verified:
-    """Read everything that the newest manifests, or those of a moment, lead to; `examined`: by whom."""
+    """Read everything that the newest manifests, or those of a moment, name; `examined` reads segments."""
     generations = await find_generations(store)
     extent, positions, damages = Extent(), {}, []
     for number in _numbers(store, generations, group):
@@ -99,7 +99,7 @@ async def verify_store(
 
 
 def _numbers(store: Store, generations: list[Generation], group: int | None) -> list[int]:
-    """All groups of a store, or the one that is asked for."""
+    """All groups of a store, or the given one."""
     count = generations[-1].groups
     if group is None:
         return list(range(count))
@@ -116,17 +116,17 @@ async def _survey(store: Store, group: int, moment: Moment | None) -> GroupSurve
     named = {segment.key for segment in segments}
     stored = await store.list(f"segments/g{group}/")
     return GroupSurvey(
-        group,
-        await manifests.find_manifests(store, group),
-        chosen.manifest,
-        extent_of(loaded.state),
-        segments,
-        [(found.key, found.size) for found in stored if found.key not in named],
+        group=group,
+        manifests=await manifests.find_manifests(store, group),
+        manifest=chosen.manifest,
+        extent=extent_of(loaded.state),
+        segments=segments,
+        unnamed=[(found.key, found.size) for found in stored if found.key not in named],
     )
 
 
 async def _readable(store: Store, group: int, moment: Moment | None) -> tuple[Manifest, str]:
-    """The manifest of a moment; without one the newest that can be read, as a server would do."""
+    """The manifest of a moment; without a moment, the newest that can be read, as a server would do."""
     if moment is None:
         for found in await manifests.find_manifests(store, group):
             try:
@@ -138,7 +138,7 @@ async def _readable(store: Store, group: int, moment: Moment | None) -> tuple[Ma
 
 
 async def _check_documents(store: Store, group: int) -> list[Damage]:
-    """Whether all manifests and the live list can be read; what a server removes meanwhile is not missed."""
+    """Whether all manifests and the live list can be read; a server may remove some meanwhile."""
     damages = []
     for found in await manifests.find_manifests(store, group):
         try:
@@ -157,7 +157,7 @@ async def _check_documents(store: Store, group: int) -> list[Damage]:
 
 
 async def _check_alone(store: Store, group: int, progress: Progress) -> list[Damage]:
-    """Check segments by what they say of themselves, where no state can be asked."""
+    """Check segments against their own checksums, where there is no state to check them against."""
     damages = []
     stored = await store.list(f"segments/g{group}/")
     for number, found in enumerate(stored):

@@ -1,11 +1,11 @@
-"""Restoring: a new node from the store alone, as of the last flush or an earlier one.
+"""Restore: makes a new node from the store alone, as of the last flush or an earlier one.
 
-A restore begins a new generation, so that positions never go back and a node that still runs in the old one
-stops. In this order: everything is checked; the data folder is marked, so that no server starts from it;
-`generations/{n}.json` is created, which decides it; each group gets a base and a manifest at the first
-position of the generation, and a live list; the data folder gets its identity. A restore that was killed
-before the generation was there has changed nothing in the store; after that, it is run again, and takes a
-further one.
+A restore begins a new generation, so that positions never go back and a node that still runs in the old
+generation stops. The steps are: everything is checked; the data folder is marked, so that no server starts
+from it; `generations/{n}.json` is created, which is the point of no return; each group gets a base and a
+manifest at the first position of the generation, and a live list; the data folder gets its identity. A
+restore that is killed before the generation is created has changed nothing in the store; if it is killed
+later, it must be run again, and begins a further generation.
 """
 
 import asyncio
@@ -28,11 +28,9 @@ from ..clock import Clock, system_clock
 from ..data_folder import FORMAT as FOLDER_FORMAT
 from ..data_folder import Identity, NewFolder
 from ..heartbeat import find_heartbeats, is_alive
-from ..load_state import LoadedState, StoreRefused, load
+from ..load_state import GROUP_ROW, LoadedState, StoreRefused, load
 from ..segment_info import live_segment
 from .verify import Damage, Extent, Progress, check_contents, check_presence, extent_of
-
-GROUP_ROW = (0, "", "")
 
 _AGO = re.compile(r"(\d{1,9}) ?(s|m|h|d) ago")
 _POSITION = re.compile(r"\d{1,20}")
@@ -40,11 +38,11 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class RestoreRefused(Exception):
-    """It cannot be restored so; the text says why and what to do."""
+    """The restore is not possible; the text says why and what to do."""
 
 
 class Damaged(RestoreRefused):
-    """The store has not everything that it should."""
+    """Objects in the store are missing or damaged."""
 
     def __init__(self, damages: list[Damage]) -> None:
         super().__init__(f"{len(damages)} of the objects that are needed are missing or damaged")
@@ -59,7 +57,7 @@ class Moment(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The manifest of a group that is to be restored, and how many there are after it."""
+    """The manifest from which a group is restored, and how many newer ones there are."""
 
     key: str
     manifest: Manifest
@@ -77,7 +75,7 @@ class Restored(NamedTuple):
 
     @property
     def at(self) -> int:
-        """The time up to which everything is there, in microseconds since 1970."""
+        """The time up to which everything is restored, in microseconds since 1970."""
         return min(chosen.manifest.at for chosen in self.chosen)
 
 
@@ -98,7 +96,7 @@ def parse_moment(text: str, now: int) -> Moment:
 
 
 def _parse_time(text: str) -> datetime | None:
-    """A time in UTC; None if it is none, or if its year in UTC has more or less than four digits."""
+    """A time in UTC; None if the text is not a time, or if its year in UTC does not have four digits."""
     try:
         found = datetime.fromisoformat(text.upper())
         return None if found.tzinfo is None else found.astimezone(UTC)
@@ -107,7 +105,7 @@ def _parse_time(text: str) -> datetime | None:
 
 
 def format_time(microseconds: int) -> str:
-    """A time as people and programs read it."""
+    """A time as text, in RFC 3339."""
     moment = datetime.fromtimestamp(microseconds // 1_000_000, UTC)
     return moment.replace(microsecond=microseconds % 1_000_000).isoformat().replace("+00:00", "Z")
 
@@ -123,9 +121,9 @@ async def restore(
     take_over: bool = False,
     clock: Clock = system_clock,
 ) -> Restored:
-    """Make a node from a store; `Damaged` if something is missing, unless that is accepted.
+    """Make a node from a store; raises `Damaged` if objects are missing or damaged, unless that is accepted.
 
-    A store that a server seems to use is refused, unless it is to be taken over.
+    A store that a server seems to use is rejected, unless it is to be taken over.
     """
     signs = None if take_over else await _signs_of_life(store, clock())
     newest, planned, loaded = await _plan(store, moment, progress, read_all)
@@ -147,7 +145,7 @@ async def restore(
 
 
 async def _signs_of_life(store: Store, now: int) -> object:
-    """What changes in a store while a server uses it; refuses one whose server seems to run."""
+    """What changes in a store while a server uses it; raises if its server seems to be running."""
     heartbeats = await find_heartbeats(store)
     for key, heartbeat in heartbeats.items():
         if heartbeat is None:
@@ -167,13 +165,13 @@ async def _signs_of_life(store: Store, now: int) -> object:
 def _in_use(store: Store, reason: str) -> RestoreRefused:
     return RestoreRefused(
         f"{store.root} is in use: {reason}. Stop that server first, or restore from a copy. With `ursula "
-        "restore --take-over` the store is taken away from it: it stops, and what it took after the last "
-        "flush is lost"
+        "restore --take-over` the store is taken away from it: it stops, and the writes that it accepted "
+        "after its last flush are lost"
     )
 
 
 async def plan_restore(store: Store, moment: Moment | None, progress: Progress) -> Restored:
-    """What a restore would make; nothing is changed."""
+    """What a restore would do; changes nothing."""
     _, planned, _ = await _plan(store, moment, progress, read_all=False)
     return planned
 
@@ -229,7 +227,7 @@ async def choose(store: Store, group: int, moment: Moment | None) -> Chosen:
 
 
 async def _find(store: Store, found: Sequence[FoundManifest], moment: Moment) -> int:
-    """Which of the manifests, newest first, is the last one at or before a moment."""
+    """The index of the last manifest at or before a moment; the manifests are given newest first."""
     if moment.position is not None:
         for number, one in enumerate(found):
             if one.position <= moment.position:
@@ -275,26 +273,26 @@ async def _load(store: Store, chosen: Chosen, progress: Progress) -> LoadedState
 
 
 async def _begin(store: Store, newest: Generation, chosen: Sequence[Chosen], now: int) -> Generation:
-    """Create the next generation. From here on the old node stops at its next flush."""
+    """Create the next generation. From now on, the old node stops at its next flush."""
     generation = Generation(
-        manifests.FORMAT,
-        newest.cluster,
-        newest.generation + 1,
-        newest.groups,
-        now,
-        chosen[0].key,
-        {str(one.manifest.group): one.manifest.position for one in chosen},
+        format=manifests.FORMAT,
+        cluster=newest.cluster,
+        generation=newest.generation + 1,
+        groups=newest.groups,
+        at=now,
+        source=chosen[0].key,
+        ended={str(one.manifest.group): one.manifest.position for one in chosen},
     )
     key = manifests.generation_key(generation.generation)
     if not await store.create(key, manifests.encode(generation)):
         raise RestoreRefused(
-            f"someone else began {key} at this moment: look who, and run it again if need be"
+            f"another restore has just created {key}: find out which, and run this one again if it is needed"
         )
     return generation
 
 
 async def _store_base(store: Store, generation: Generation, loaded: LoadedState, progress: Progress) -> None:
-    """Store the state as of the first position of the generation, and the manifest and live list of it."""
+    """Store the state as of the first position of the generation, its manifest and its live list."""
     state, group = loaded.state, loaded.state.group
     position = generation.generation << GENERATION_SHIFT
     begin_generation(state, position, generation.at, [facts.path for facts in loaded.manifest.state])
@@ -302,16 +300,16 @@ async def _store_base(store: Store, generation: Generation, loaded: LoadedState,
     key = manifests.state_key(group, position)
     await store.put(key, memoryview(encoded.data))
     manifest = Manifest(
-        manifests.FORMAT,
-        generation.cluster,
-        generation.generation,
-        group,
-        position,
-        position,
-        state.at,
-        None,
-        [StateFacts(key, True, encoded.rows, encoded.data.size, encoded.digest)],
-        loaded.key,
+        format=manifests.FORMAT,
+        cluster=generation.cluster,
+        generation=generation.generation,
+        group=group,
+        start=position,
+        position=position,
+        at=state.at,
+        segment=None,
+        state=[StateFacts(key, True, encoded.rows, encoded.data.size, encoded.digest)],
+        previous=loaded.key,
     )
     await store.put(manifests.manifest_key(group, position), manifests.encode(manifest))
     segments = [live_segment(one) for one in state.segments]

@@ -1,7 +1,7 @@
-"""Whether a store has what its manifests promise: every object, and every byte of every stream.
+"""Whether a store has everything that its manifests name: every object, and every byte of every stream.
 
-Works on a store alone, without a server. Damage is found and told, object by object; only a store that
-cannot be reached is raised.
+Works on a store alone, without a server. Damage is reported, object by object; an exception is raised only if
+the store cannot be reached.
 """
 
 import asyncio
@@ -20,27 +20,27 @@ from ...model.state import State
 from ...model.stream.row import StreamRow, read_row
 from ..load_state import LoadedState
 
-LOOK_AHEAD = 4
-"""So many segments are fetched and read at once."""
+SEGMENTS_AT_ONCE = 4
+"""How many segments are fetched and read at the same time."""
 BLOB_STEP_BYTES = 8 << 20
 
 
 class Progress(Protocol):
-    """Is told how far a long piece of work has come, in bytes or objects."""
+    """Shows how far long work has come, in bytes or objects."""
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """So much of it is done."""
+        """Show that `done` of `total` is done."""
 
 
 class Damage(NamedTuple):
-    """Something that is not as it must be: an object by its key, or a stream."""
+    """What is wrong with an object, named by its key, or with a stream."""
 
     name: str
     problem: str
 
 
 class Extent(NamedTuple):
-    """How much there is."""
+    """How much data there is."""
 
     buckets: int = 0
     streams: int = 0
@@ -52,12 +52,12 @@ class Extent(NamedTuple):
     blob_bytes: int = 0
 
     def plus(self, other: "Extent") -> "Extent":
-        """Both together."""
+        """The sum of both."""
         return Extent(*(mine + others for mine, others in zip(self, other, strict=True)))
 
 
 class Blob(NamedTuple):
-    """An application snapshot that a stream shows, or would if it came back."""
+    """An application snapshot of a stream, or of a deleted stream that may be undeleted."""
 
     key: str
     size: int
@@ -65,7 +65,7 @@ class Blob(NamedTuple):
 
 
 class Need(NamedTuple):
-    """Bytes of a stream that someone can read: its own, or those that a fork shares."""
+    """Bytes of a stream that can be read: by the stream itself, or by a fork that shares them."""
 
     bucket: str
     stream: str
@@ -75,28 +75,28 @@ class Need(NamedTuple):
 
 
 def extent_of(state: State) -> Extent:
-    """How much a state has."""
+    """How much data a state has."""
     segments, blobs = all_segments(state), blobs_of(state)
     return Extent(
-        len(state.buckets),
-        sum(len(bucket.names) for bucket in state.buckets.values()),
-        len(segments),
-        sum(segment.size for segment in segments),
-        sum(segment.rows for segment in segments),
-        sum(segment.payload_bytes for segment in segments),
-        len(blobs),
-        sum(blob.size for blob in blobs),
+        buckets=len(state.buckets),
+        streams=sum(len(bucket.names) for bucket in state.buckets.values()),
+        segments=len(segments),
+        segment_bytes=sum(segment.size for segment in segments),
+        rows=sum(segment.rows for segment in segments),
+        payload_bytes=sum(segment.payload_bytes for segment in segments),
+        blobs=len(blobs),
+        blob_bytes=sum(blob.size for blob in blobs),
     )
 
 
 def all_segments(state: State) -> list[StoredSegment]:
-    """The segments of a state in the order of their positions, also the one that is yet to be entered."""
+    """The segments of a state by position, including the one of the flush that the manifest completes."""
     ahead = state.stored.ahead
     return [*state.segments, *([] if ahead is None else [ahead])]
 
 
 def blobs_of(state: State) -> list[Blob]:
-    """The snapshots of all streams, and of ended ones as long as they are kept."""
+    """The snapshots of all streams, and of deleted streams as long as these are kept."""
     found: dict[str, Blob] = {}
     for _, _, row in _all_rows(state):
         if row.snapshot is not None:
@@ -108,7 +108,7 @@ def blobs_of(state: State) -> list[Blob]:
 
 
 async def check_state(store: Store, manifest: Manifest) -> list[Damage]:
-    """Whether the state objects of a manifest are what was written."""
+    """Check that the state objects of a manifest are the ones that were written."""
     found = []
     for facts in manifest.state:
         try:
@@ -124,7 +124,7 @@ async def check_state(store: Store, manifest: Manifest) -> list[Damage]:
 
 
 async def check_presence(store: Store, loaded: LoadedState, progress: Progress) -> list[Damage]:
-    """Whether all objects that a state names are there, with their sizes; nothing is read."""
+    """Check that all objects that a state names exist, with their sizes, without reading them."""
     state = loaded.state
     wanted = [(segment.key, segment.size) for segment in all_segments(state)]
     wanted += [(blob.key, blob.size) for blob in blobs_of(state)]
@@ -144,7 +144,7 @@ async def check_presence(store: Store, loaded: LoadedState, progress: Progress) 
 async def check_contents(
     store: Store, loaded: LoadedState, progress: Progress, examined: "Examined | None" = None
 ) -> list[Damage]:
-    """Read everything that a state names: checksums, digests, and that no byte of a stream is missing."""
+    """Read everything that a state names; check checksums and digests, and that no byte is missing."""
     state = loaded.state
     segments, blobs = all_segments(state), blobs_of(state)
     total = sum(segment.size for segment in segments) + sum(blob.size for blob in blobs)
@@ -170,28 +170,40 @@ async def check_contents(
 
 
 async def examine_object(store: Store, key: str, segment: StoredSegment | None = None) -> SegmentReport:
-    """Read a segment; what is wrong with it is among its problems."""
+    """Read a segment; the report lists what is wrong with it."""
     try:
         data = await store.get(key)
     except (ObjectMissing, ObjectDamaged) as error:
-        return SegmentReport(key, 0, 0, 0, 0, 0, {}, 0, [], [], [_damage(error).problem])
+        return SegmentReport(
+            key=key,
+            bytes=0,
+            first=0,
+            last=0,
+            rows=0,
+            payload_bytes=0,
+            kinds={},
+            stream_count=0,
+            row_groups=[],
+            ranges=[],
+            problems=[_damage(error).problem],
+        )
     if segment is None:
         return await asyncio.to_thread(examine, key, data)
     return await asyncio.to_thread(examine, key, data, segment.digest, segment.footer_crc)
 
 
 Examined = Callable[[Store, Sequence[StoredSegment]], AsyncIterator[tuple[StoredSegment, SegmentReport]]]
-"""Who reads segments: their reports in order."""
+"""A function that reads segments and yields their reports in order."""
 
 
 class Coverage:
-    """Which bytes of which streams the segments have, gathered in the order of their positions."""
+    """Which bytes of which streams the segments have; segments are added in the order of their positions."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[str, str, str], list[int]] = {}
 
     def add(self, one: Range) -> bool:
-        """Add a stretch; False if some of it was there before."""
+        """Add a range; False if some of it was added before."""
         bounds = self._ends.setdefault(one[:3], [])
         if bounds and one.start < bounds[-1]:
             return False
@@ -202,33 +214,33 @@ class Coverage:
         return True
 
     def gaps(self, state: State) -> Iterator[Damage]:
-        """What streams should have and no segment does."""
-        told = set()
+        """The bytes that streams should have and no segment has."""
+        reported = set()
         for need in needs_of(state):
             for start, end in self._missing(need):
                 gap = need._replace(start=start, end=end)
-                if gap not in told:
-                    told.add(gap)
+                if gap not in reported:
+                    reported.add(gap)
                     name = f"{need.bucket}/{need.stream}"
                     yield Damage(name, f"no segment has its bytes from {start} up to {end}")
 
     def _missing(self, need: Need) -> Iterator[tuple[int, int]]:
         bounds = self._ends.get(need[:3], [])
-        place = need.start
-        number = bisect_right(bounds, place)
-        if number % 2:  # it lies within a stretch
-            place = bounds[number]
+        offset = need.start
+        number = bisect_right(bounds, offset)
+        if number % 2:  # it is within a range
+            offset = bounds[number]
             number += 1
-        while place < need.end:
+        while offset < need.end:
             start = min(bounds[number], need.end) if number < len(bounds) else need.end
-            if start > place:
-                yield place, start
-            place = bounds[number + 1] if number < len(bounds) else need.end
+            if start > offset:
+                yield offset, start
+            offset = bounds[number + 1] if number < len(bounds) else need.end
             number += 2
 
 
 def needs_of(state: State) -> Iterator[Need]:
-    """The bytes that the segments must have, stream by stream; those of ended ones that may come back too."""
+    """The bytes that the segments must have, stream by stream, including those of deleted streams."""
     for bucket, name, row in _all_rows(state):
         end = row.tail
         owner: tuple[str, StreamRow] | None = (name, row)
@@ -243,7 +255,7 @@ def needs_of(state: State) -> Iterator[Need]:
 
 
 def _all_rows(state: State) -> Iterator[tuple[str, str, StreamRow]]:
-    """Bucket, name and row of all streams that can be read, and of those that may come back."""
+    """Bucket, name and row of all streams, and of the deleted streams that may be undeleted."""
     for bucket in state.buckets.values():
         for name in bucket.names:
             row = bucket.row(name)
@@ -254,7 +266,7 @@ def _all_rows(state: State) -> Iterator[tuple[str, str, StreamRow]]:
 
 
 def _parent(state: State, bucket: str, row: StreamRow) -> tuple[str, StreamRow] | None:
-    """The stream that a fork shares bytes with: still there for its sake, or ended as the fork itself."""
+    """The stream that a fork shares bytes with: a stream, perhaps a hidden one, or a deleted stream."""
     if row.parent is None:
         return None
     name, incarnation = row.parent
@@ -267,7 +279,7 @@ def _parent(state: State, bucket: str, row: StreamRow) -> tuple[str, StreamRow] 
 
 
 def _lost_refs(state: State) -> Iterator[Damage]:
-    """Streams that cannot find their bytes though they may be there."""
+    """Streams whose references to segments are wrong, although their bytes may be there."""
     for bucket, name, row in _all_rows(state):
         begin = max(row.earliest, row.fork_offset)
         if begin >= row.tail:
@@ -284,13 +296,13 @@ def _lost_refs(state: State) -> Iterator[Damage]:
 async def _examined(
     store: Store, segments: Sequence[StoredSegment]
 ) -> AsyncIterator[tuple[StoredSegment, SegmentReport]]:
-    """Reports in order, some of them made at the same time."""
+    """Reports in order; several segments are read at the same time."""
     under_way: deque[tuple[StoredSegment, asyncio.Task[SegmentReport]]] = deque()
     try:
         for segment in segments:
             task = asyncio.create_task(examine_object(store, segment.key, segment))
             under_way.append((segment, task))
-            if len(under_way) >= LOOK_AHEAD:
+            if len(under_way) >= SEGMENTS_AT_ONCE:
                 oldest, work = under_way.popleft()
                 yield oldest, await work
         while under_way:
@@ -302,13 +314,13 @@ async def _examined(
 
 
 def _differences(segment: StoredSegment, report: SegmentReport) -> Iterator[Damage]:
-    """What a segment that is whole in itself has other than the state says."""
+    """Where a segment that is whole in itself differs from its description in the state."""
     if report.problems:
         return
-    said = (segment.first, segment.last, segment.rows, segment.size, segment.payload_bytes)
-    seen = (report.first, report.last, report.rows, report.bytes, report.payload_bytes)
+    described = (segment.first, segment.last, segment.rows, segment.size, segment.payload_bytes)
+    found = (report.first, report.last, report.rows, report.bytes, report.payload_bytes)
     names = ("begins after position", "ends at position", "rows", "bytes", "bytes of messages")
-    for name, expected, actual in zip(names, said, seen, strict=True):
+    for name, expected, actual in zip(names, described, found, strict=True):
         if expected != actual:
             yield Damage(segment.key, f"{name}: {actual} instead of {expected}")
 

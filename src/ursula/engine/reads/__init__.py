@@ -1,1 +1,1 @@
-"""Reads: from memory at once, from the store by waiting for it."""
+"""Reads: from memory at once, or deferred until the store has answered."""

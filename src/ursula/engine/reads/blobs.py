@@ -1,4 +1,4 @@
-"""Messages that are in blobs: neighbours are fetched together, and checked before they are handed out."""
+"""Messages that are in blobs: neighbours are fetched together, and checked before they are returned."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -9,23 +9,23 @@ from ...cold.objects.store import ObjectDamaged, Store
 from ...model.stream.blob_slice import BlobSlice, Blocks
 
 RUN_BYTES_MAX = 4 * 1024 * 1024
-"""So much is fetched at once, unless one message is larger."""
+"""How much is fetched at once, unless one message is larger."""
 
 
 class BlobReads:
-    """Parts of the blobs of a store."""
+    """Reads slices of the blobs of a store."""
 
     def __init__(self, store: Store, cache: Cache) -> None:
         self._store = store
         self._cache = cache
 
-    async def fetch(self, parts: Sequence[BlobSlice]) -> list[bytes]:
-        """The bytes of these parts; ObjectDamaged if they are not those that were stored."""
+    async def fetch(self, slices: Sequence[BlobSlice]) -> list[bytes]:
+        """The bytes of these slices; ObjectDamaged if they are not the bytes that were stored."""
         found: list[bytes] = []
-        for run in _runs(parts):
+        for run in _runs(slices):
             start, end = _whole_blocks(run)
             data = await self._range(f"blobs/{run[0].blob}", start, end, run[0].blocks)
-            found += [data[part.start - start : part.end - start] for part in run]
+            found += [data[one.start - start : one.end - start] for one in run]
         return found
 
     async def _range(self, key: str, start: int, end: int, blocks: Blocks | None) -> bytes:
@@ -39,7 +39,7 @@ class BlobReads:
 
 
 def _whole_blocks(run: Sequence[BlobSlice]) -> tuple[int, int]:
-    """From where to where a blob must be read so that what is read can be checked."""
+    """The range of a blob, in whole blocks, that must be read so that it can be checked."""
     start, end, blocks = run[0].start, run[-1].end, run[0].blocks
     if blocks is None:
         return start, end
@@ -47,7 +47,7 @@ def _whole_blocks(run: Sequence[BlobSlice]) -> tuple[int, int]:
 
 
 def _check(key: str, data: bytes, start: int, blocks: Blocks) -> None:
-    """ObjectDamaged unless these whole blocks have their checksums. Blocking: for a thread."""
+    """Raise ObjectDamaged unless these whole blocks match their checksums. Blocking: for a thread."""
     found = BlockChecksums()
     found.add(data)
     first = start // BLOCK_BYTES
@@ -57,15 +57,15 @@ def _check(key: str, data: bytes, start: int, blocks: Blocks) -> None:
             raise ObjectDamaged(key, f"its bytes from {begin} on are not those that were stored")
 
 
-def _runs(parts: Sequence[BlobSlice]) -> Iterator[list[BlobSlice]]:
-    """The parts, with neighbours together."""
+def _runs(slices: Sequence[BlobSlice]) -> Iterator[list[BlobSlice]]:
+    """The slices in runs of neighbours."""
     run: list[BlobSlice] = []
-    for part in parts:
+    for one in slices:
         if run:
             first, last = run[0], run[-1]
-            if part.blob != last.blob or part.start != last.end or part.end - first.start > RUN_BYTES_MAX:
+            if one.blob != last.blob or one.start != last.end or one.end - first.start > RUN_BYTES_MAX:
                 yield run
                 run = []
-        run.append(part)
+        run.append(one)
     if run:
         yield run

@@ -1,4 +1,4 @@
-"""Where the history of a bucket lies, for readers that fetch it themselves: segments, and what is hot."""
+"""Where the history of a bucket is, for readers that fetch it themselves: segments, and hot ranges."""
 
 from typing import NamedTuple
 
@@ -10,8 +10,11 @@ from ..segment_info import live_segment
 
 
 class Plan(NamedTuple):
-    """What has the rows of a bucket after a position and up to another: each of them once, beside rows of
-    other buckets, and of one of this name that was there before."""
+    """The segments and hot ranges with the rows of a bucket after one position and up to another.
+
+    Each row is there once. The segments also have rows of other buckets, and of an earlier bucket of the same
+    name.
+    """
 
     after: int
     position: int
@@ -20,12 +23,12 @@ class Plan(NamedTuple):
 
 
 def plan(state: State, bucket: str, after: int | None) -> Plan | Refused:
-    """The plan for what happened in a bucket after a position (None: for everything)."""
+    """The plan for the history of a bucket after a position (None: all of it)."""
     page = state.reads.read_feed(bucket, after, None, 0)
     if isinstance(page, Refused):
         return page
     if not isinstance(page, FeedPage):
-        raise TypeError("to say where a feed ends nothing has to be fetched")
+        raise TypeError("finding the end of a feed must not need the store")
     found = state.buckets[bucket]
     begin = found.position - 1 if after is None else after
     position = max(page.tail, state.stored_to)

@@ -1,4 +1,4 @@
-"""The feed of a bucket from the store on: segment after segment, then what is in memory, without a seam."""
+"""The feed of a bucket, read from the store: segment after segment, and then on into memory."""
 
 import asyncio
 from collections.abc import Iterator
@@ -43,11 +43,11 @@ class FeedReads:
         self._spools = spools
         self._threads = threads
         self._folder = folder
-        self._sorting = asyncio.Lock()  # one at a time: a whole segment is in memory meanwhile
+        self._sorting = asyncio.Lock()  # one at a time: it needs memory for a whole segment
 
     async def read(self, bucket: str, after: int, until: int | None, bytes_max: int) -> FeedPage | Refused:
-        """About `bytes_max` of what happened in a bucket after a position."""
-        page = _Gathering(bytes_max)
+        """About `bytes_max` of the history of a bucket after a position."""
+        page = _PageBuilder(bytes_max)
         state, position, replans = self._state, after, 0
         while True:
             found = state.buckets.get(bucket)
@@ -62,7 +62,7 @@ class FeedReads:
                 if isinstance(hot, Refused):
                     return hot
                 if hot is None:
-                    continue  # it was stored in this moment
+                    continue  # it was stored at this moment
                 page.add_all(hot.entries)
                 position = hot.next_position
                 break
@@ -74,7 +74,7 @@ class FeedReads:
                     raise
         tail = feed_tail(found)
         if until is None and position > tail:
-            position = max(after, tail)  # as if all was in memory
+            position = max(after, tail)  # as if everything were in memory
         return FeedPage(page.entries, position, max(tail, position))
 
     async def _read_hot(
@@ -84,18 +84,18 @@ class FeedReads:
         if isinstance(page, FeedNotInMemory):
             return None
         if isinstance(page, FeedPage):
-            named = [
+            in_blobs = [
                 row for entry in page.entries for row in entry.rows if isinstance(row.payload, BlobSlice)
             ]
-            fetched = await self._cold.fetch([row.payload for row in named])  # type: ignore[misc]
-            for row, payload in zip(named, fetched, strict=True):
+            fetched = await self._cold.fetch([row.payload for row in in_blobs])  # type: ignore[misc]
+            for row, payload in zip(in_blobs, fetched, strict=True):
                 row.payload = payload
         return page
 
     async def _read_segment(
-        self, segment: StoredSegment, bucket: str, after: int, until: int | None, page: "_Gathering"
+        self, segment: StoredSegment, bucket: str, after: int, until: int | None, page: "_PageBuilder"
     ) -> int:
-        """Add what a segment has; return how far it was read."""
+        """Add rows of a segment; returns how far it was read."""
         spool = await self._spool(segment, bucket)
         if spool is not None:
             loop = asyncio.get_running_loop()
@@ -108,13 +108,13 @@ class FeedReads:
         """The rows of a bucket in a segment, in order; None if it has none."""
         ref = segment_ref(segment)
         footer = await self._segments.footer(ref)
-        spans = footer.of_bucket(bucket)
-        if not spans:
+        row_groups = footer.of_bucket(bucket)
+        if not row_groups:
             return None
 
         async def load() -> tuple[Spool, int]:
             async with self._sorting:
-                tables = [await self._segments.row_group(ref, span) for span in spans]
+                tables = [await self._segments.row_group(ref, row_group) for row_group in row_groups]
                 loop = asyncio.get_running_loop()
                 spool = await loop.run_in_executor(self._threads, Spool.write, self._folder, tables, bucket)
                 return spool, spool.size
@@ -122,8 +122,8 @@ class FeedReads:
         return await self._spools.get((segment.key, bucket), load)
 
 
-class _Gathering:
-    """A page that is being put together; entries are never divided."""
+class _PageBuilder:
+    """A page to which entries are added; an entry is never divided."""
 
     def __init__(self, bytes_max: int) -> None:
         self.entries: list[FeedEntry] = []
@@ -165,20 +165,20 @@ def _entries(batch: pa.RecordBatch) -> Iterator[FeedEntry]:
         content_type = values["content_type"][row]
         entry.rows.append(
             FeedRow(
-                values["index"][row],
-                kind,
-                values["stream"][row],
-                values["incarnation"][row],
-                content_type,
-                media_type_of(content_type),
-                values["offset"][row],
-                values["next_offset"][row],
-                values["record"][row],
-                values["payload"][row],
-                None
+                index=values["index"][row],
+                kind=kind,
+                stream=values["stream"][row],
+                incarnation=values["incarnation"][row],
+                content_type=content_type,
+                media_type=media_type_of(content_type),
+                offset=values["offset"][row],
+                next_offset=values["next_offset"][row],
+                record=values["record"][row],
+                payload=values["payload"][row],
+                producer=None
                 if producer_id is None
                 else Producer(producer_id, values["producer_epoch"][row], values["producer_seq"][row]),
-                None if event is None or kind == "append" else event.encode(),
+                event=None if event is None or kind == "append" else event.encode(),
             )
         )
     if entry is not None:

@@ -1,28 +1,19 @@
-"""Reads that reach into the store: by offset or ordinal, and what a command must know of old bytes.
+"""Reads of a stream that need the store: by offset, by ordinal, and for the facts about old bytes.
 
-A read is planned from the state without waiting, one stretch at a time: the next one is hot, or in a segment,
-or in a blob. What is fetched never changes, so nothing that happens meanwhile can make it wrong; if an object
-is gone because it was merged, the stretch is planned again.
+A read is planned from the state without waiting, one range at a time: the next range is hot, in a segment, or
+in a blob. Stored bytes never change, so nothing that happens meanwhile can make them wrong; if an object is
+gone because it was merged, the range is planned again.
 """
 
-import asyncio
-from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
-from itertools import groupby, takewhile
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from ...cold.cache import Cache
-from ...cold.objects.store import ObjectMissing, Store, StoreFailed
+from ...cold.objects.store import ObjectMissing, Store
 from ...cold.segment.footer import Footer, RowGroup
-from ...cold.segment.range_fetch import up_to_part_boundary
-from ...cold.segment.reader import Name, SegmentRef, Segments
-from ...cold.segment.schema import ROW_GROUP_BYTES
+from ...cold.segment.reader import SegmentRef, Segments
 from ...cold.segment.stream_slice import StreamSlice
-from ...model.commands import Create, ForkedAt, StoredSegment
-from ...model.decide.create import beyond_append, inside_message
+from ...model.commands import StoredSegment
 from ...model.decide.refusals import refused, trimmed_off
 from ...model.outcomes import Page, RecordPage, Refused
 from ...model.state import State
@@ -31,31 +22,24 @@ from ...model.stream.messages import Payload
 from ...model.stream.stream import Ref, Stream
 from ..segment_info import segment_ref
 from .blobs import BlobReads
-from .resolve_offsets import NeedsResolving, subject_of
+from .prefetch import Prefetcher
 
-READ_AHEAD = 2
-READ_AHEAD_FAR = 8
-"""So many row groups are fetched at once before they are asked for, when there are not so many already:
-from a store on this machine, where more would only push each other out of the processor's caches, and from
-one that is far away."""
+SLICES_PER_PREFETCH = 2
+"""A read of many small slices considers a prefetch once for this many of them."""
 
-LOOK_AHEAD = 2
-"""A read of many small pieces looks after so many of them whether more should be fetched."""
-
-ENDS_MAX = 4096
-"""Of so many reads it is known where they ended."""
+BETWEEN = "these bytes are being moved to the store at this moment: try again"
 
 
 class RangeReplaced(Exception):
-    """What was to be read was trimmed, or is between memory and store for another moment."""
+    """The range was trimmed, or is between memory and store for another moment."""
 
 
-class Found(NamedTuple):
+class FoundSlice(NamedTuple):
     """Some messages of a stream, and the row group that has them."""
 
-    piece: StreamSlice
-    ref: SegmentRef
-    span: RowGroup
+    messages: StreamSlice
+    segment: SegmentRef
+    row_group: RowGroup
 
 
 class ColdReads:
@@ -64,24 +48,17 @@ class ColdReads:
     def __init__(self, state: State, store: Store, segments: Segments, cache: Cache) -> None:
         self._state = state
         self._segments = segments
+        self._prefetcher = Prefetcher(state, store, segments, cache)
         self.fetch = BlobReads(store, cache).fetch
-        self._ahead: set[asyncio.Task[None]] = set()
-        self._unread: dict[tuple[SegmentRef, RowGroup], Name] = {}  # what was fetched ahead, oldest first
-        self._unread_of: Counter[Name] = Counter()
-        self._ends: dict[tuple[str, int], None] = {}  # of reads, in the order of time
-        self._unread_max = cache.bytes_max // (2 * ROW_GROUP_BYTES)
-        self._is_near = store.local_range() is not None
-        ahead_max = READ_AHEAD if self._is_near else READ_AHEAD_FAR
-        self._ahead_count = min(ahead_max, self._unread_max // 2)
 
     async def read(
         self, bucket: str, stream: Stream, offset: int, bytes_max: int, whole: bool
     ) -> Page | Refused:
-        """A page of a stream from an offset on that is not in memory."""
+        """A page of a stream from an offset that is not in memory."""
         chunks: list[bytes] = []
         whole = whole or stream.is_json
         try:
-            end = await self._gather(bucket, stream, offset, bytes_max, whole, chunks)
+            end = await self._read_range(bucket, stream, offset, bytes_max, whole, chunks)
         except RangeReplaced:
             return self._refusal(bucket, stream, offset)
         if isinstance(end, Refused):
@@ -90,7 +67,14 @@ class ColdReads:
         if isinstance(now, Refused):
             return now
         return Page(
-            now.incarnation, now.content_type, now.media_type, chunks, offset, end, now.tail, now.closed
+            incarnation=now.incarnation,
+            content_type=now.content_type,
+            media_type=now.media_type,
+            chunks=chunks,
+            offset=offset,
+            next_offset=end,
+            tail=now.tail,
+            closed=now.closed,
         )
 
     async def read_records(
@@ -102,18 +86,17 @@ class ColdReads:
         records_max: int,
         bytes_max: int,
     ) -> RecordPage | Refused:
-        """Messages of a JSON stream from an offset or an ordinal on that is not in memory."""
+        """Messages of a JSON stream from an offset or an ordinal that is not in memory."""
         chunks: list[bytes] = []
         try:
             if record is not None:
                 offset = await self._offset_of(bucket, stream, record)
             else:
                 offset = 0 if offset is None else offset
-                place = await self.place_of(bucket, stream, offset)
-                if place is None:
+                record = await self.record_at(bucket, stream, offset)
+                if record is None:
                     return refused("invalid_offset", "no message begins at this offset", stream)
-                record = place
-            end = await self._gather(bucket, stream, offset, bytes_max, True, chunks)
+            end = await self._read_range(bucket, stream, offset, bytes_max, True, chunks)
         except RangeReplaced:
             return self._refusal(bucket, stream, offset or 0)
         if isinstance(end, Refused):
@@ -125,198 +108,98 @@ class ColdReads:
             del chunks[records_max:]
             end = offset + sum(map(len, chunks))
         return RecordPage(
-            now.incarnation,
-            now.content_type,
-            now.media_type,
-            chunks,
-            offset,
-            end,
-            now.tail,
-            now.closed,
-            record,
-            now.first_record,
-            now.next_record,
+            incarnation=now.incarnation,
+            content_type=now.content_type,
+            media_type=now.media_type,
+            chunks=chunks,
+            offset=offset,
+            next_offset=end,
+            tail=now.tail,
+            closed=now.closed,
+            record=record,
+            first_record=now.first_record,
+            next_record=now.next_record,
         )
 
-    async def resolve(self, command: NeedsResolving) -> NeedsResolving | Refused:
-        """A command with what the store knows of the bytes it speaks of, or why it is refused."""
-        subject = subject_of(self._state, command)
-        if subject is None:
-            return command  # it is gone by now: memory knows enough to refuse it
-        stream, offset = subject
-        try:
-            place = await self.place_of(command.bucket, stream, offset)
-            if not isinstance(command, Create):
-                if place is None:
-                    return refused("invalid_offset", "no message begins or ends at this offset", stream)
-                return replace(command, record=place, incarnation=stream.incarnation)
-            return await self._prove_fork(command, stream, offset, place)
-        except RangeReplaced:
-            return refused("unavailable", "what was asked for is on its way to the store: try again", stream)
-
-    async def _prove_fork(
-        self, command: Create, stream: Stream, offset: int, place: int | None
-    ) -> Create | Refused:
-        if place is None and stream.is_json:
-            return inside_message()
-        count = command.fork.sub_offset if command.fork is not None else 0
-        exact = await self.sub_offset(command.bucket, stream, offset, count) if count else offset
-        if exact is None:
-            return beyond_append()
-        record = place or 0
-        if stream.is_json and exact != offset:
-            record = await self.place_of(command.bucket, stream, exact) or 0
-        return replace(command, forked_at=ForkedAt(stream.incarnation, exact, record))
-
-    async def place_of(self, bucket: str, stream: Stream, offset: int) -> int | None:
-        """How many messages lie before an offset (0 if they have no ordinals); None if it is no boundary."""
+    async def record_at(self, bucket: str, stream: Stream, offset: int) -> int | None:
+        """How many messages precede an offset (0 if they have no ordinals); None if it is not a boundary."""
         if offset == stream.tail:
             return stream.next_record
         owner, _ = stream.owner_of(offset)
         if offset >= owner.messages.start:
             return stream.record_at(offset) if stream.is_boundary(offset) else None
-        piece, *_ = await self._piece(bucket, owner, offset)
-        if not piece.is_boundary(offset):
+        messages = (await self._slice_at(bucket, owner, offset)).messages
+        if not messages.is_boundary(offset):
             return None
-        return 0 if piece.first_record is None else piece.first_record + piece.count_before(offset)
+        return 0 if messages.first_record is None else messages.first_record + messages.count_before(offset)
 
     async def sub_offset(self, bucket: str, stream: Stream, offset: int, count: int) -> int | None:
-        """The offset so many bytes (JSON: messages) further in the same append, or None."""
+        """The offset that is `count` bytes (JSON: messages) further in the same append, or None."""
         owner, limit = stream.owner_of(offset)
         if offset >= owner.messages.start:
             return stream.sub_offset(offset, count)
-        piece, *_ = await self._piece(bucket, owner, offset)
-        end = min(piece.append_end_after(offset), limit)
+        messages = (await self._slice_at(bucket, owner, offset)).messages
+        end = min(messages.append_end_after(offset), limit)
         if not stream.is_json:
             return offset + count if offset + count <= end else None
-        while end == piece.end and end < min(limit, owner.messages.start):  # it may go on in the next piece
-            following, *_ = await self._piece(bucket, owner, end)
-            if following.first_command != piece.last_command:
+        # The append may go on in the next slice.
+        while end == messages.end and end < min(limit, owner.messages.start):
+            following = (await self._slice_at(bucket, owner, end)).messages
+            if following.first_command != messages.last_command:
                 break
-            count -= len(piece.message_ends(offset, end))
+            count -= len(messages.message_ends(offset, end))
             if count <= 0:
-                count += len(piece.message_ends(offset, end))
+                count += len(messages.message_ends(offset, end))
                 break
             offset = end
-            piece, end = following, min(following.append_end_after(end), limit)
-        ends = piece.message_ends(offset, end)
+            messages, end = following, min(following.append_end_after(end), limit)
+        ends = messages.message_ends(offset, end)
         return ends[count - 1] if 0 < count <= len(ends) else None
 
-    async def _gather(
+    async def _read_range(
         self, bucket: str, stream: Stream, offset: int, bytes_max: int, whole: bool, into: list[bytes]
     ) -> int | Refused:
-        """Add about `bytes_max` from the offset on; return where they end.
+        """Add about `bytes_max` bytes from the offset on to `into`; return where they end.
 
-        With half of it taken, they end where a row group ends: whoever reads on has the next one as a whole.
-        Inside of one that has as much of the stream, who reads on gets the rest only, to be in step again.
+        Once half of `bytes_max` is read, the range ends where a row group ends, so that the next read begins
+        with a whole row group. A reader that begins in the middle of a row group gets only the rest of it if
+        the row group has that much of the stream: from there on, its reads begin where row groups do.
         """
         begin, enough = offset, bytes_max // 2
-        reads_on = self._reads_on(stream, offset)
-        pieces = 0
+        is_following = self._prefetcher.is_following(stream, offset)
+        slice_count = 0
         while offset < stream.tail and (bytes_max > 0 or not into):
             owner, limit = stream.owner_of(offset)
             before = offset
             if offset >= owner.messages.start:
-                held: list[Payload] = (
-                    [b""] if into else []
-                )  # with some taken, a message that is too large waits
-                taken = len(held)
-                offset = owner.messages.read(offset, limit, bytes_max, whole, held)
-                into.extend(await self._resolved(held[taken:]))
+                # A message that is too large for the rest of the page waits, unless it is the first one.
+                hot: list[Payload] = [b""] if into else []
+                skipped = len(hot)
+                offset = owner.messages.read(offset, limit, bytes_max, whole, hot)
+                into.extend(await self._fetch_blobs(hot[skipped:]))
             else:
-                piece, ref, span = await self._piece(bucket, owner, offset)
-                if offset == begin and stream.is_json and not piece.is_boundary(offset):
+                messages, segment, row_group = await self._slice_at(bucket, owner, offset)
+                if offset == begin and stream.is_json and not messages.is_boundary(offset):
                     message = "the offset lies inside a JSON message"
                     return Refused("invalid_offset", message, stream.incarnation, stream.tail)
-                offset = piece.read(offset, limit, bytes_max, whole, into, split=whole)
-                if reads_on and (before == piece.start or offset == piece.end):
-                    if pieces % LOOK_AHEAD == 0:
-                        self._read_ahead(bucket, owner, piece.end, limit)
-                    pieces += 1
-                if reads_on and offset == piece.end:
-                    self._segments.mark_consumed(ref, span)
-                in_step_from = min(begin, piece.start) if reads_on else begin
-                if offset == piece.end and offset - in_step_from >= enough:
+                offset = messages.read(offset, limit, bytes_max, whole, into, split=whole)
+                if is_following and (before == messages.start or offset == messages.end):
+                    if slice_count % SLICES_PER_PREFETCH == 0:
+                        self._prefetcher.prefetch(bucket, owner, messages.end, limit)
+                    slice_count += 1
+                if is_following and offset == messages.end:
+                    self._segments.mark_consumed(segment, row_group)
+                counted_from = min(begin, messages.start) if is_following else begin
+                if offset == messages.end and offset - counted_from >= enough:
                     break
             if offset == before:
                 break
             bytes_max -= offset - before
-        self._ends[stream.incarnation, offset] = None
-        if len(self._ends) > ENDS_MAX:
-            del self._ends[next(iter(self._ends))]
+        self._prefetcher.note_end(stream, offset)
         return offset
 
-    def _reads_on(self, stream: Stream, offset: int) -> bool:
-        """Whether someone reads a stream from its beginning, or from where another read ended."""
-        end = stream.incarnation, offset
-        return offset == stream.earliest or self._ends.pop(end, self) is None
-
-    def _read_ahead(self, bucket: str, owner: Stream, offset: int, limit: int) -> None:
-        """Have the next row groups fetched for someone who seems to read on and on."""
-        name = bucket, owner.name, owner.incarnation
-        if self._unread_of[name] >= self._ahead_count or offset >= min(limit, owner.messages.start):
-            return
-        if not self._has_room_ahead():
-            return
-        fetching = self._fetch_ahead(name, owner.refs_from(offset, 2 * self._ahead_count), offset)
-        task = asyncio.get_running_loop().create_task(fetching)
-        self._ahead.add(task)
-        task.add_done_callback(self._ahead.discard)
-
-    def _has_room_ahead(self) -> bool:
-        """Whether what is fetched ahead will still be in the cache when its reader comes for it."""
-        unread = self._unread
-        while unread and not self._segments.holds(*(oldest := next(iter(unread)))):
-            self._note_read(oldest)  # its reader never came
-        return 0 < self._ahead_count <= self._unread_max - len(unread)
-
-    def _note_read(self, what: tuple[SegmentRef, RowGroup]) -> None:
-        """What was fetched ahead was read, or is no longer there."""
-        name = self._unread.pop(what, None)
-        if name is not None:
-            self._unread_of[name] -= 1
-            if not self._unread_of[name]:
-                del self._unread_of[name]
-
-    async def _fetch_ahead(self, name: Name, refs: list[Ref], offset: int) -> None:
-        """Fetch some row groups at once, if too few are at hand; who needs them is told what is wrong."""
-        with suppress(StoreFailed):
-            following = await self._following(name, refs, offset)
-            at_hand = sum(1 for _ in takewhile(lambda it: self._segments.holds(*it), following))
-            if at_hand < min(self._ahead_count, len(following)):
-                some = following[at_hand : at_hand + self._ahead_count]
-                by_segment = groupby(some, key=lambda it: it[0])
-                await asyncio.gather(
-                    *(self._fetch_some(name, ref, [span for _, span in its]) for ref, its in by_segment)
-                )
-
-    async def _fetch_some(self, name: Name, ref: SegmentRef, spans: list[RowGroup]) -> None:
-        wanted = spans if self._is_near else up_to_part_boundary(spans)
-        for span in wanted:
-            self._note_read((ref, span))
-            self._unread[ref, span] = name
-        self._unread_of[name] += len(wanted)
-        await self._segments.fetch(ref, wanted, name)
-
-    async def _following(self, name: Name, refs: list[Ref], offset: int) -> list[tuple[SegmentRef, RowGroup]]:
-        """The row groups of a stream from an offset on, twice as many as are fetched at once."""
-        found: list[tuple[SegmentRef, RowGroup]] = []
-        before = None
-        for ref in refs:
-            segment = self._state.segment_at(ref.position)
-            if segment is None or segment is before:
-                continue
-            before, where = segment, segment_ref(segment)
-            footer = await self._segments.footer(where)
-            span = footer.find(*name, max(offset, ref.offset))
-            while span is not None:
-                found.append((where, span))
-                if len(found) == 2 * self._ahead_count:
-                    return found
-                span = footer.following(span, *name)
-        return found
-
-    async def _resolved(self, payloads: Sequence[Payload]) -> list[bytes]:
+    async def _fetch_blobs(self, payloads: Sequence[Payload]) -> list[bytes]:
+        """The payloads, with the bytes of those that are in blobs."""
         fetched = iter(await self.fetch([payload for payload in payloads if isinstance(payload, BlobSlice)]))
         return [next(fetched) if isinstance(payload, BlobSlice) else payload for payload in payloads]
 
@@ -330,35 +213,35 @@ class ColdReads:
             raise RangeReplaced
         segment = self._segment_of(ref)
         footer = await self._footer(segment)
-        span = footer.find_record(bucket, owner.name, owner.incarnation, record)
-        piece = await self._read_piece(segment, span, bucket, owner)
-        if piece is not None and piece.first_record is not None:
-            index = record - piece.first_record
-            if 0 <= index < len(piece.ends):
-                return piece.ends[index - 1] if index else piece.start
+        row_group = footer.find_record(bucket, owner.name, owner.incarnation, record)
+        messages = await self._read_slice(segment, row_group, bucket, owner)
+        if messages is not None and messages.first_record is not None:
+            index = record - messages.first_record
+            if 0 <= index < len(messages.ends):
+                return messages.ends[index - 1] if index else messages.start
         raise RangeReplaced
 
-    async def _piece(self, bucket: str, owner: Stream, offset: int) -> Found:
-        """The messages around an offset, which is in the store."""
+    async def _slice_at(self, bucket: str, owner: Stream, offset: int) -> FoundSlice:
+        """The messages around an offset that is in the store."""
         for again in (True, False):
             try:
-                return await self._find_piece(bucket, owner, offset)
+                return await self._find_slice(bucket, owner, offset)
             except ObjectMissing:
                 if not again:
                     raise
         raise RangeReplaced
 
-    async def _find_piece(self, bucket: str, owner: Stream, offset: int) -> Found:
+    async def _find_slice(self, bucket: str, owner: Stream, offset: int) -> FoundSlice:
         ref = owner.ref_at(offset)
         if ref is None:
             raise RangeReplaced
         segment = self._segment_of(ref)
         footer = await self._footer(segment)
-        span = footer.find(bucket, owner.name, owner.incarnation, offset)
-        piece = await self._read_piece(segment, span, bucket, owner)
-        if piece is None or span is None or not piece.start <= offset < piece.end:
+        row_group = footer.find(bucket, owner.name, owner.incarnation, offset)
+        messages = await self._read_slice(segment, row_group, bucket, owner)
+        if messages is None or row_group is None or not messages.start <= offset < messages.end:
             raise RangeReplaced
-        return Found(piece, segment_ref(segment), span)
+        return FoundSlice(messages, segment_ref(segment), row_group)
 
     def _segment_of(self, ref: Ref) -> StoredSegment:
         segment = self._state.segment_at(ref.position)
@@ -369,20 +252,20 @@ class ColdReads:
     async def _footer(self, segment: StoredSegment) -> Footer:
         return await self._segments.footer(segment_ref(segment))
 
-    async def _read_piece(
-        self, segment: StoredSegment, span: RowGroup | None, bucket: str, owner: Stream
+    async def _read_slice(
+        self, segment: StoredSegment, row_group: RowGroup | None, bucket: str, owner: Stream
     ) -> StreamSlice | None:
-        if span is None:
+        if row_group is None:
             return None
         ref = segment_ref(segment)
-        self._note_read((ref, span))
-        return await self._segments.stream_slice(ref, span, (bucket, owner.name, owner.incarnation))
+        self._prefetcher.note_read(ref, row_group)
+        return await self._segments.stream_slice(ref, row_group, (bucket, owner.name, owner.incarnation))
 
     def _refusal(self, bucket: str, stream: Stream, offset: int) -> Refused:
-        """Why a stream is not to be read at the offset any more."""
+        """Why a stream can no longer be read at the offset."""
         found = self._state.visible(bucket, stream.name, stream.incarnation)
         if isinstance(found, Refused):
             return found
         if offset < found.earliest:
             return trimmed_off(found)
-        return refused("unavailable", "what was asked for is on its way to the store: try again", found)
+        return refused("unavailable", BETWEEN, found)

@@ -1,4 +1,4 @@
-"""A read whose bytes lie in the store: it was decided without waiting, and is fetched by awaiting it."""
+"""A read whose bytes are in the store: it was decided without waiting, and awaiting it fetches the bytes."""
 
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
@@ -9,7 +9,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Deferred(Generic[T_co]):
-    """What a read will come to. Whoever loses interest cancels the `get`, and nobody else's."""
+    """The result of a read, to be fetched. Cancelling one `get` does not cancel another."""
 
     __slots__ = ("_fetch",)
 
@@ -17,5 +17,5 @@ class Deferred(Generic[T_co]):
         self._fetch = fetch
 
     async def get(self) -> T_co | Refused:
-        """Fetch it. What is wrong with the store is raised."""
+        """Fetch the result. Raises StoreFailed if the store fails."""
         return await self._fetch()

@@ -1,23 +1,25 @@
-"""What a command must know of old bytes before it is logged.
+"""The facts about old bytes that a command needs before it is logged.
 
-Whether an offset is a boundary, and how many messages lie before it, is decided by bytes that may be in the
-store, where applying a command must not look. So it is found out first and becomes part of the command; it
-stays true, since what is written never changes.
+Whether an offset is a boundary, and how many messages precede it, depends on bytes that may be in the store,
+and applying a command must not read the store. So these facts are found first and become part of the command.
+They stay true, since written bytes never change.
 """
 
 from msgspec.structs import replace
 
 from ...model.commands import AnyCommand, Create, ForkedAt, PublishSnapshot, Trim
-from ...model.decide.create import resolve_fork
+from ...model.decide.create import beyond_append, inside_message, resolve_fork
+from ...model.decide.refusals import refused
 from ...model.outcomes import Refused
 from ...model.state import State
 from ...model.stream.stream import Stream
+from .cold_stream import BETWEEN, ColdReads, RangeReplaced
 
 NeedsResolving = Create | PublishSnapshot | Trim
 
 
 def is_unresolved(command: AnyCommand) -> bool:
-    """Whether it speaks of old bytes and does not say yet what is there."""
+    """Whether the command refers to old bytes and does not say yet what is there."""
     kind = type(command)
     if kind is PublishSnapshot or kind is Trim:
         return command.record is None  # type: ignore[union-attr]
@@ -27,28 +29,61 @@ def is_unresolved(command: AnyCommand) -> bool:
 
 
 def resolve(state: State, command: NeedsResolving) -> NeedsResolving | None:
-    """The command with what memory knows; itself if it is refused anyway; None if only the store knows."""
+    """The command, resolved from memory; itself if it is refused anyway; None if only the store knows."""
     subject = subject_of(state, command)
     if subject is None:
         return command
     stream, offset = subject
     if not stream.holds(offset) and offset != stream.tail:
-        # Refused for another reason? Then there is no need to look.
+        # If it is refused for another reason, there is no need to read the store.
         return command if state.look(as_if_resolved(command, stream)) is not None else None
     if isinstance(command, Create):
         sub_offset = command.fork.sub_offset if command.fork is not None else 0
-        place = resolve_fork(stream, offset, sub_offset)
-        if isinstance(place, Refused):
+        found = resolve_fork(stream, offset, sub_offset)
+        if isinstance(found, Refused):
             return command
-        return replace(command, forked_at=ForkedAt(stream.incarnation, *place))
+        return replace(command, forked_at=ForkedAt(stream.incarnation, *found))
     if not stream.is_boundary(offset):
         return command
     record = stream.record_at(offset) if stream.is_json else 0
     return replace(command, record=record, incarnation=stream.incarnation)
 
 
+async def resolve_from_store(
+    state: State, cold: ColdReads, command: NeedsResolving
+) -> NeedsResolving | Refused:
+    """The command, resolved from the store, or why it is refused."""
+    subject = subject_of(state, command)
+    if subject is None:
+        return command  # the stream is gone by now: memory knows enough to refuse the command
+    stream, offset = subject
+    try:
+        record = await cold.record_at(command.bucket, stream, offset)
+        if isinstance(command, Create):
+            return await _resolve_fork(cold, command, stream, offset, record)
+        if record is None:
+            return refused("invalid_offset", "no message begins or ends at this offset", stream)
+        return replace(command, record=record, incarnation=stream.incarnation)
+    except RangeReplaced:
+        return refused("unavailable", BETWEEN, stream)
+
+
+async def _resolve_fork(
+    cold: ColdReads, command: Create, stream: Stream, offset: int, record: int | None
+) -> Create | Refused:
+    if record is None and stream.is_json:
+        return inside_message()
+    count = command.fork.sub_offset if command.fork is not None else 0
+    exact = await cold.sub_offset(command.bucket, stream, offset, count) if count else offset
+    if exact is None:
+        return beyond_append()
+    if stream.is_json and exact != offset:
+        record = await cold.record_at(command.bucket, stream, exact)
+    return replace(command, forked_at=ForkedAt(stream.incarnation, exact, record or 0))
+
+
 def subject_of(state: State, command: NeedsResolving) -> tuple[Stream, int] | None:
-    """The stream and the offset that a command speaks of; None if there is no such place."""
+    """The stream and the offset that a command refers to; None if there is no such place."""
     if isinstance(command, Create):
         fork = command.fork
         stream = state.find(command.bucket, fork.source) if fork is not None else None
@@ -63,7 +98,7 @@ def subject_of(state: State, command: NeedsResolving) -> tuple[Stream, int] | No
 
 
 def as_if_resolved(command: NeedsResolving, stream: Stream | None = None) -> NeedsResolving:
-    """The command as if all were well with what it says of old bytes: what is it refused for then?"""
+    """The command as if its facts about old bytes were right: is it refused for another reason?"""
     if isinstance(command, Create):
         return replace(command, forked_at=ForkedAt("" if stream is None else stream.incarnation, 0, 0))
     return replace(command, record=0)

@@ -1,1 +1,1 @@
-"""Keeping the store tidy: merging segments, and removing what nothing needs any more."""
+"""Upkeep of the store: merging segments, and garbage collection."""

@@ -1,26 +1,32 @@
-"""The collector: removes objects that nobody needs, and says so in the log before it does.
+"""Garbage collection: removes objects that nothing needs, and announces it in the log before it does.
 
-`Collect(horizon)` is applied first. From there on `apply` refuses to name an object whose ULID is older than
-the horizon, so one that is older and has no name now never gets one: a segment that a flush or a merge has
-just written, a snapshot or a large body on its way. Named are the live segments, the state objects, visible
-snapshots, bodies that are in no segment yet, and whatever was replaced and is still kept for readers: it is
-forgotten only when it was replaced before the horizon, and before every manifest that is kept.
+`Collect(horizon)` is applied first. From then on `apply` refuses to name an object whose ULID is older than
+the horizon. So an older object that has no name now never gets one: a segment that a flush or a merge has
+just written, or a snapshot or a large body that is still being written. The named objects are the live
+segments, the state objects, visible snapshots, bodies that are not in a segment yet, and every replaced
+object that is still kept for readers: it is forgotten only when it was replaced before the horizon, and
+before every manifest that is kept.
 
-Kept are the last two manifests of a group, the last one from before the horizon, and all after it: that one
-is what the group was at the horizon, however long before it nothing had been flushed.
+The manifests that are kept are the last two of a group, the last one from before the horizon, and all later
+ones: the one from before the horizon is what the group was at the horizon, however long before the horizon
+the last flush was.
 
-So these find what they name:
-- a reader, inside or outside, with a plan younger than `keep_replaced`: what is in it was live then;
-- an undelete: the snapshot of a grave was replaced when the stream ended, and both are kept equally long;
-- a manifest that is kept, with the state at its cut: what it names was live at the cut, so it was replaced
-  at a later position, if at all, and so later than the first that is kept. The snapshot of a grave counts as
-  replaced once more when the grave is forgotten, for manifests that still have it.
+So each of these finds the objects that it names:
+- a reader, inside or outside the server, with a plan younger than `keep_replaced`: the objects in it were
+  live then;
+- an undelete: the snapshot of a deleted stream was replaced when the stream ended, and both are kept equally
+  long;
+- a manifest that is kept, with the state at its cut: the objects that it names were live at the cut, so they
+  were replaced at a later position, if at all, and so later than the first manifest that is kept. The
+  snapshot of a deleted stream counts as replaced once more when its tombstone is forgotten, for manifests
+  that still have it.
 
-After a restore there are manifests of what came after the point that was restored. The state does not know
-what they name, so nothing is removed until the new generation itself is older than the horizon.
+After a restore there are manifests from after the point that was restored. The state does not know what they
+name, so nothing is removed until the new generation itself is older than the horizon.
 
-Manifests go first, then what they named: a collector that is killed leaves orphans, which are found the next
-time. All groups are asked before anything is removed, since any of them may name a blob.
+Manifests are removed first, then the objects that they named: a collector that is killed leaves orphans,
+which the next round finds. All groups are asked before anything is removed, since any of them may name a
+blob.
 """
 
 import asyncio
@@ -30,31 +36,32 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from ...cold.objects.store import ObjectDamaged, ObjectInfo, ObjectMissing, Store, StoreFailed
-from ...cold.objects.ulid import is_ulid, milliseconds_of
 from ...cold.state import manifest as manifests
 from ...model.commands import Collect
 from ...model.outcomes import Done
 from ...model.state import State
 from ..clock import Clock
-from ..flush.flusher import Flusher, check_generation
+from ..flush.flusher import Flusher
 from ..group.group import Group
 from ..pacing import TimeSlice
+from ..segment_info import made_at
+from ..store_identity import check_generation
 
 ROUNDS_KEPT = 24
-"""How often it is done while something replaced is kept."""
+"""How many rounds there are while a replaced object is kept."""
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 1.0, 3600.0
 FIRST_SECONDS_MAX = 10.0
 UNFINISHED_SECONDS_MIN = 3600.0
-"""A body that comes slowly may take so long, and nobody misses the room meanwhile."""
+"""A body that arrives slowly may take this long, and nobody needs the room meanwhile."""
 SLICE = 256
 COLLECTED_AT_ONCE = 512
-"""So many graves, and so many replaced objects, are ended by one command."""
+"""How many tombstones, and how many replaced objects, one command forgets."""
 
 logger = logging.getLogger(__name__)
 
 
 class CollectSettings(NamedTuple):
-    """For which generation, and how long replaced objects are kept, in seconds."""
+    """The generation of this node, and how long replaced objects are kept, in seconds."""
 
     generation: int
     keep_replaced: float
@@ -65,7 +72,7 @@ class CollectFailed(Exception):
 
 
 class GarbageCollector:
-    """Removes from the store what no group needs. One for all groups of a node, as they share the blobs."""
+    """Removes objects that no group needs. There is one for all groups of a node, as they share the blobs."""
 
     def __init__(
         self,
@@ -85,7 +92,7 @@ class GarbageCollector:
         self.collected_bytes = 0
 
     async def run(self) -> None:
-        """Collect soon after the start and then every so often, until cancelled."""
+        """Collect soon after the start and then at regular intervals, until cancelled."""
         pause = min(max(self._settings.keep_replaced / ROUNDS_KEPT, PAUSE_SECONDS_MIN), PAUSE_SECONDS_MAX)
         await asyncio.sleep(min(pause, FIRST_SECONDS_MAX))
         while True:
@@ -98,47 +105,47 @@ class GarbageCollector:
             await self.collect()
         except (StoreFailed, CollectFailed) as error:
             if self.problem != str(error):
-                logger.info("what nobody needs is not removed from the store: %s", error)
+                logger.info("objects that nothing needs are not removed from the store: %s", error)
             self.problem = str(error)
         else:
             self.problem = None
 
     async def collect(self) -> None:
-        """One round."""
+        """Do one round."""
         store, settings = self._store, self._settings
         generation = await check_generation(store, settings.generation)
         horizon = self._clock() - int(settings.keep_replaced * 1_000_000)
-        firsts = []
+        first_kept = []
         for group, flusher in zip(self._groups, self._flushers, strict=True):
-            firsts.append(await self._first_kept(group.number, flusher.previous_position, horizon))
-            await self._announce(group, flusher, horizon, firsts[-1])
+            first_kept.append(await self._first_kept(group.number, flusher.previous_position, horizon))
+            await self._announce(group, flusher, horizon, first_kept[-1])
         await store.forget_unfinished(max(settings.keep_replaced, UNFINISHED_SECONDS_MIN))
         if generation.at >= horizon:
             return
         before = self.collected_count, self.collected_bytes
         kept: set[str] = set()
-        for group, flusher, first in zip(self._groups, self._flushers, firsts, strict=True):
+        for group, flusher, first in zip(self._groups, self._flushers, first_kept, strict=True):
             kept |= await self._sweep_manifests(group.number, first, flusher.previous_position)
         for prefix in self._prefixes():
             await self._sweep(prefix, horizon, kept)
         count, size = self.collected_count - before[0], self.collected_bytes - before[1]
         if count:
-            logger.info("removed %d objects with %d bytes that nobody needs from the store", count, size)
+            logger.info("removed %d objects with %d bytes that nothing needs from the store", count, size)
 
     async def _first_kept(self, number: int, last_but_one: int, horizon: int) -> int:
-        """The position of the first manifest of a group that must stay; of all, if none is old enough."""
+        """The position of the first manifest that is kept; that of the oldest, if none is old enough."""
         store = self._store
         found = await manifests.find_manifests(store, number)
         for one in found[await manifests.last_at(store, found, horizon) :]:
             try:
                 await manifests.read_manifest(store, one.key)
             except (ObjectDamaged, ObjectMissing):
-                continue  # who goes back to the horizon needs one that can be read
+                continue  # a restore to the horizon needs one that can be read
             return min(last_but_one, one.position)
         return min(last_but_one, found[-1].position) if found else 0
 
     async def _announce(self, group: Group, flusher: Flusher, horizon: int, first: int) -> None:
-        """Have the horizon moved, in steps that are short for those who apply them."""
+        """Move the horizon through the log, in steps that are short to apply."""
         reached: int | None = None
         while reached != horizon:
             reached = group.state.collection_step(horizon, reached or 0, COLLECTED_AT_ONCE)
@@ -146,7 +153,7 @@ class GarbageCollector:
             if not isinstance(outcome, Done):
                 raise CollectFailed(f"the log did not take the beginning of a collection: {outcome}")
         if await _lacks_manifests(group.state, flusher, horizon):
-            group.flush_wanted = True
+            flusher.request()
 
     def _prefixes(self) -> list[str]:
         numbers = [group.number for group in self._groups]
@@ -158,7 +165,7 @@ class GarbageCollector:
         ]
 
     async def _sweep_manifests(self, number: int, first: int, last_but_one: int) -> set[str]:
-        """Remove manifests before the first that is kept; what the last two and the live list name stays."""
+        """Remove manifests before the first one kept; returns what the last two and the live list name."""
         store = self._store
         old, kept = [], set()
         for found in reversed(await manifests.find_manifests(store, number)):
@@ -175,14 +182,14 @@ class GarbageCollector:
         return kept | {segment.path for segment in live.segments}
 
     async def _sweep(self, prefix: str, horizon: int, kept: set[str]) -> None:
-        """Remove what is older than the horizon and has no name."""
+        """Remove objects that are older than the horizon and have no name."""
         listed = await self._store.list(prefix)
         for first in range(0, len(listed), SLICE):
             some = [
                 found
                 for found in listed[first : first + SLICE]
-                if (made_at := _made_at(found.key)) is not None
-                and made_at < horizon
+                if (at := made_at(found.key)) is not None
+                and at < horizon
                 and found.key not in kept
                 and not any(_is_named(group.state, found.key) for group in self._groups)
             ]
@@ -199,19 +206,19 @@ class GarbageCollector:
 
 
 async def _lacks_manifests(state: State, flusher: Flusher, horizon: int) -> bool:
-    """Whether something that was replaced stays only because too few manifests came after it.
+    """Whether a replaced object stays only because too few manifests were written after it was replaced.
 
-    The first to come after it can be the one at the horizon when it is old itself, so it is wanted soon;
-    the second, as the last two are kept, when there is nothing else to wait for. More are of no use.
+    The first such manifest becomes the one at the horizon when it is old itself, so it is wanted soon. A
+    second one is wanted when there is nothing else to wait for, as the last two are kept. More are of no use.
     """
-    all_replaced, turn = state.stored.replaced, TimeSlice()
+    all_replaced, time_slice = state.stored.replaced, TimeSlice()
     for key in all_replaced.by_time:
         replaced = all_replaced.get(key)
         if replaced is not None:
             is_old = replaced.at < horizon
             if replaced.position > (flusher.previous_position if is_old else flusher.manifest_position):
                 return True
-        await turn.end()
+        await time_slice.end()
     return False
 
 
@@ -221,7 +228,7 @@ def _named_by(manifest: manifests.Manifest) -> set[str]:
 
 
 def _is_named(state: State, key: str) -> bool:
-    """Whether a state names an object, or keeps it for those who may still read it."""
+    """Whether a state names an object, or keeps it for readers that may still use it."""
     stored = state.stored
     if key in stored.replaced or state.segments.get(key) is not None:
         return True
@@ -233,9 +240,3 @@ def _is_named(state: State, key: str) -> bool:
     if stored.ahead is not None and stored.ahead.key == key:
         return True
     return any(key == known.key for known in stored.chain)
-
-
-def _made_at(key: str) -> int | None:
-    """When an object got its name, in microseconds; None if it is not one of ours."""
-    ulid = manifests.ulid_of(key)
-    return milliseconds_of(ulid) * 1000 if ulid is not None and is_ulid(ulid) else None

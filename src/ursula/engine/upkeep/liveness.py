@@ -1,11 +1,12 @@
-"""What of the stored history anyone still needs, by the state alone.
+"""Which stored rows are still live, judged by the state alone.
 
-Asked while everything goes on, bit by bit. That is right because what is not needed never is again: an
-incarnation that is neither a stream nor a grave does not come back, and what lies before the beginning of a
-stream is not forked. So a row is judged by the state of any moment after it was stored.
+The state is asked step by step while everything else goes on. That is right because a row that is not live
+never becomes live again: an incarnation that is neither a stream nor a deleted stream does not come back, and
+bytes before the beginning of a stream cannot be forked. So a row may be judged by the state of any moment
+after it was stored.
 
-Of a stream that has ended, the row that says so is needed for as long as its bucket is: whoever follows the
-feed and comes late, or counts rows of the table, would otherwise never learn that the stream is gone.
+Of a stream that has ended, the row of its end is live for as long as its bucket exists: otherwise a reader
+that follows the feed and comes late, or counts rows of the table, would never learn that the stream is gone.
 """
 
 import asyncio
@@ -24,26 +25,26 @@ Owner = tuple[str, str, str]
 
 
 class LiveRows:
-    """What is needed of one group; with `keep_all`, everything."""
+    """The live rows of one group; with `keep_all`, all rows are."""
 
     def __init__(self, state: State, keep_all: bool) -> None:
         self._state = state
         self._keep_all = keep_all
 
-    async def floors(self, owners: list[Owner]) -> list[int]:
-        """For each stream: its messages up to which offset are not needed.
+    async def first_live_offsets(self, owners: list[Owner]) -> list[int]:
+        """For each stream, the offset before which its messages are not live.
 
-        ALL_BUT_THE_END: nor its events, but for its end; EVERYTHING: nor that.
+        ALL_BUT_THE_END: nothing is live but the row of its end; EVERYTHING: not even that.
         """
-        floors = []
+        offsets = []
         for count, owner in enumerate(owners, 1):
-            floors.append(self.floor(*owner))
+            offsets.append(self.first_live_offset(*owner))
             if count % STEP == 0:
                 await asyncio.sleep(PAUSE_SECONDS)
-        return floors
+        return offsets
 
-    def floor(self, bucket: str, name: str, incarnation: str) -> int:
-        """The same for one; a parked stream stays so."""
+    def first_live_offset(self, bucket: str, name: str, incarnation: str) -> int:
+        """The same for one stream. A parked stream stays parked."""
         deleted = self._state.deleted
         if self._keep_all or incarnation in deleted.incarnations:
             return 0
@@ -55,26 +56,27 @@ class LiveRows:
         return stream.beginning_before(self._state.stored.horizon)
 
     def _is_in_feed(self, bucket: str, incarnation: str) -> bool:
-        """Whether a stream that has ended was one of the bucket that has the name now."""
+        """Whether a stream that has ended belonged to the bucket that has the name now."""
         found = self._state.buckets.get(bucket)
         _, position, _ = incarnation.split("-")
         return found is not None and int(position) >= found.position
 
     def earliest(self, bucket: str, name: str, incarnation: str) -> int:
-        """Where a stream, or what is kept of one that has ended, begins; nobody may read before it."""
+        """Where a stream, or a deleted stream, begins; nobody may read before that offset."""
         tombstone = self._state.deleted.find(bucket, name, incarnation)
         stream = decode_stream(name, tombstone.row) if tombstone is not None else self._stream(bucket, name)
         return 0 if stream is None or stream.incarnation != incarnation else stream.earliest
 
     async def bytes_by_segment(self) -> dict[str, int]:
-        """About how many bytes are needed of each segment: what streams and graves refer to."""
+        """About how many bytes of each segment are live: those that streams and deleted streams refer to."""
         found: dict[str, int] = {}
         state, count = self._state, 0
         for bucket in list(state.buckets.values()):
             for name in bucket.all_names():
                 stream = self._stream(bucket.name, name)
                 if stream is not None:
-                    self._add(stream, self.floor(bucket.name, name, stream.incarnation), found)
+                    first_live = self.first_live_offset(bucket.name, name, stream.incarnation)
+                    self._add(stream, first_live, found)
                 count += 1
                 if count % STEP == 0:
                     await asyncio.sleep(PAUSE_SECONDS)
@@ -96,13 +98,13 @@ class LiveRows:
             stream = decode_stream(name, found.parked[name])
         return stream
 
-    def _add(self, stream: Stream, floor: int, found: dict[str, int]) -> None:
-        """Add the stretches of a stream to the segments that they lie in."""
+    def _add(self, stream: Stream, first_live: int, found: dict[str, int]) -> None:
+        """Add the live bytes of a stream to the segments that have them."""
         refs = stream.refs
         if refs is None:
             return
         ends = [*refs[3::3], stream.tail]
         for start, position, end in zip(refs[0::3], refs[1::3], ends, strict=True):
-            segment = self._state.segments.at(position) if end > floor else None
+            segment = self._state.segments.at(position) if end > first_live else None
             if segment is not None:
-                found[segment.key] = found.get(segment.key, 0) + end - max(start, floor)
+                found[segment.key] = found.get(segment.key, 0) + end - max(start, first_live)

@@ -1,8 +1,8 @@
-"""Which segments become one: neighbours of about the same size, so that a byte is rewritten only a few times.
+"""Which segments to merge: neighbours of about the same size, so that a byte is rewritten only a few times.
 
-The weight of a segment is the larger of its size and of what its rows take in memory.
-Small ones are merged first, sixteen or more at a time, and only if the result is four times as heavy as the
-heaviest of them; or if they fill a whole segment, which is never merged again.
+The weight of a segment is the larger of its size and of the memory that its rows take. Small segments are
+merged first, sixteen or more at a time, and only if the result is four times as heavy as the heaviest of
+them, or if together they make a full segment, which is never merged again.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -14,11 +14,11 @@ COUNT_MIN = 16
 COUNT_MAX = 1024
 GROWTH_MIN = 4
 ROW_BYTES = 128
-"""About what a row takes in memory beside its payload."""
+"""About how much memory a row takes besides its payload."""
 
 
 def next_run(segments: Sequence[StoredSegment], avoided: Collection[str] = ()) -> list[StoredSegment]:
-    """The neighbours that should be merged next; none if all is well. `avoided` are left as they are."""
+    """The neighbours to merge next; none if nothing should be merged. `avoided` are left as they are."""
     if len(segments) < 2:
         return []
     for limit in _limits():
@@ -30,12 +30,12 @@ def next_run(segments: Sequence[StoredSegment], avoided: Collection[str] = ()) -
 
 
 def weight(segment: StoredSegment) -> int:
-    """How much of a full segment it is."""
+    """The weight of a segment, to be compared with FULL_BYTES."""
     return max(segment.size, segment.payload_bytes + segment.rows * ROW_BYTES)
 
 
 def _limits() -> Iterator[int]:
-    """Below which weight segments are looked at together, smallest first."""
+    """The weights below which segments are considered together, smallest first."""
     yield from (FULL_BYTES // 16**power for power in (4, 3, 2, 1))
     yield FULL_BYTES // 2
 

@@ -1,25 +1,26 @@
-"""The merger: many small neighbours become one segment, and what nobody needs any more is left out.
+"""The merger: merges many small neighbouring segments into one, and leaves out rows that are no longer live.
 
-One merge at a time, with pauses: reading past the cache that serves readers, sorting and compressing in
-threads. The output is stored, then `Merge` goes through the log. The inputs stay where they are for those
-who still read them; the collector removes them later. A segment that cannot be read is never merged away.
+It does one merge at a time, with pauses. It reads past the cache that serves readers, and sorts and
+compresses in threads. The output is stored, then `Merge` goes through the log. The inputs stay in the store
+for readers that still use them; garbage collection removes them later. A segment that cannot be read is never
+merged away.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store, StoreFailed
 from ...cold.objects.temp_files import Unfinished
-from ...cold.objects.ulid import milliseconds_of
 from ...cold.segment.reader import Segments
-from ...cold.state import manifest as manifests
 from ...model.commands import Merge, StoredSegment
 from ...model.outcomes import Done, Ignored
+from ..clock import Clock, system_clock
 from ..flush.segment_upload import PacedExecutor, SegmentRange, upload_streamed
 from ..group.group import Group
+from ..segment_info import made_at
 from .liveness import LiveRows
 from .merge_policy import FULL_BYTES, next_run
 from .merge_rows import MergeRows
@@ -34,14 +35,14 @@ class MergeFailed(Exception):
 
 
 class MergeSettings(NamedTuple):
-    """How the merger goes about it; `look_seconds` is how often it looks for something to do."""
+    """Whether rows that are not live are kept, and how often the merger looks for something to do."""
 
     keep_trimmed: bool
-    look_seconds: float = 0.5
+    check_seconds: float = 0.5
 
 
 class Merger:
-    """Keeps the segments of one group few, and without what is not needed. `segments` must not cache."""
+    """Keeps the segments of one group few, and free of rows that are not live."""
 
     def __init__(
         self,
@@ -50,34 +51,39 @@ class Merger:
         unfinished: Unfinished,
         segments: Segments,
         settings: MergeSettings,
+        request_flush: Callable[[], None],
+        clock: Clock = system_clock,
     ) -> None:
+        """`segments` must not cache. `request_flush` is called after a merge."""
         self._group = group
         self._store = store
         self._unfinished = unfinished
         self._segments = segments
         self._settings = settings
-        self._needed = LiveRows(group.state, settings.keep_trimmed)
+        self._request_flush = request_flush
+        self._clock = clock
+        self._live_rows = LiveRows(group.state, settings.keep_trimmed)
         self._unreadable: dict[str, None] = {}
-        self._looked_at = group.state.stored.horizon
-        self._has_looked = not len(group.state.segments)  # what was dropped before this start is unknown
+        self._searched_horizon = group.state.stored.horizon
+        self._has_searched = not len(group.state.segments)  # what was dropped before this start is unknown
         self._mostly_dead: list[str] = []
-        self._settled = (0, 0, 0)  # the measures of the table when there was nothing to merge
+        self._measures_when_done = (0, 0, 0)  # of the table of segments, when there was nothing to merge
         self.problem: str | None = None
         self.merged_count = 0
         self.merged_bytes = 0
 
     async def run(self) -> None:
-        """Merge whatever should be, until cancelled."""
-        pause = self._settings.look_seconds
+        """Merge whenever there is something to merge, until cancelled."""
+        pause = self._settings.check_seconds
         while True:
             await asyncio.sleep(pause)
-            pause = self._settings.look_seconds
+            pause = self._settings.check_seconds
             if not self._group.recovered:
                 continue
             began_at = time.monotonic()
             try:
                 if await self.step():
-                    pause = min(pause, time.monotonic() - began_at)  # half of the time is for others
+                    pause = min(pause, time.monotonic() - began_at)  # half of the time is for other work
             except (StoreFailed, MergeFailed) as error:
                 pause = max(pause, RETRY_SECONDS)
                 if self.problem != str(error):
@@ -87,27 +93,27 @@ class Merger:
                 self.problem = None
 
     async def step(self) -> bool:
-        """Merge some neighbours, or clean one segment; whether there was something to do."""
+        """Merge some neighbours, or rewrite one segment; returns whether there was something to do."""
         table = self._group.state.segments
-        if self._settled != (measure := (len(table), table.size, table.payload_bytes)):
+        if self._measures_when_done != (measures := (len(table), table.size, table.payload_bytes)):
             inputs = next_run(list(table), self._unreadable)
             if inputs:
                 return await self._merge(inputs)
-            self._settled = measure
+            self._measures_when_done = measures
         found = await self._next_dead()
         return found is not None and await self._merge([found])
 
     async def _next_dead(self) -> StoredSegment | None:
-        """A segment most of which nobody needs.
+        """A segment whose rows are mostly not live.
 
-        All segments are examined after a collection if a stream ended or was trimmed since the horizon of
-        the last examination: that walks over every stream, and nothing else makes stored bytes dead.
+        The segments are searched after a collection if a stream ended or was trimmed since the horizon of
+        the last search: that walks over every stream, and nothing else makes stored bytes dead.
         """
         state, settings = self._group.state, self._settings
         horizon = state.stored.horizon
-        if not self._mostly_dead and self._looked_at < horizon and not settings.keep_trimmed:
-            may_have_died = not self._has_looked or state.dropped_at >= self._looked_at
-            self._looked_at, self._has_looked = horizon, True
+        if not self._mostly_dead and self._searched_horizon < horizon and not settings.keep_trimmed:
+            may_have_died = not self._has_searched or state.dropped_at >= self._searched_horizon
+            self._searched_horizon, self._has_searched = horizon, True
             if may_have_died:
                 self._mostly_dead = await self._find_dead(list(state.segments))
         while self._mostly_dead:
@@ -117,31 +123,31 @@ class Merger:
         return None
 
     async def _find_dead(self, segments: list[StoredSegment]) -> list[str]:
-        needed = await self._needed.bytes_by_segment()
+        live_bytes = await self._live_rows.bytes_by_segment()
         found = []
         for segment in segments:
-            kept = needed.get(segment.key, 0)
+            kept = live_bytes.get(segment.key, 0)
             if kept * 2 <= segment.payload_bytes > 0 and kept <= FULL_BYTES:
                 found.append(segment.key)
         return [key for key in found if key not in self._unreadable]
 
     async def _merge(self, inputs: Sequence[StoredSegment]) -> bool:
         try:
-            rows = MergeRows(inputs, self._segments, self._needed)
-            await rows.look()
+            rows = MergeRows(inputs, self._segments, self._live_rows)
+            await rows.survey()
             if len(inputs) == 1 and rows.row_count == inputs[0].rows and not rows.has_gaps:
-                return True  # what is not needed was left out already
+                return True  # all rows are live: those that were not were left out earlier
             output = await self._put(rows, inputs[0].first, inputs[-1].last)
         except (ObjectDamaged, ObjectMissing) as error:
             logger.error("%s: it is left as it is, and its neighbours are merged without it", error)
             self._unreadable[error.key] = None
             return True
-        made_at = _now() if output is None else _made_at(output.key)
-        outcome = await self._group.ask(Merge(tuple(segment.key for segment in inputs), output, made_at))
+        at = self._clock() if output is None else made_at(output.key) or 0
+        outcome = await self._group.ask(Merge(tuple(segment.key for segment in inputs), output, at))
         if isinstance(outcome, Done):
             self.merged_count += len(inputs)
             self.merged_bytes += sum(segment.size for segment in inputs)
-            self._group.flush_wanted = True  # so that the newest manifest does not name the inputs
+            self._request_flush()  # so that the newest manifest does not name the inputs
             return True
         if not isinstance(outcome, Ignored):
             raise MergeFailed(f"the log did not take a merge: {outcome}")
@@ -152,14 +158,5 @@ class Merger:
     async def _put(self, rows: MergeRows, first: int, last: int) -> StoredSegment | None:
         if not rows.row_count:
             return None
-        place = SegmentRange(self._group.number, first, last)
-        return await upload_streamed(self._store, self._unfinished, place, rows.ranges(), PacedExecutor())
-
-
-def _made_at(key: str) -> int:
-    """When an object got its name, in microseconds."""
-    return milliseconds_of(manifests.ulid_of(key) or "0") * 1000
-
-
-def _now() -> int:
-    return time.time_ns() // 1000
+        positions = SegmentRange(self._group.number, first, last)
+        return await upload_streamed(self._store, self._unfinished, positions, rows.ranges(), PacedExecutor())

@@ -1,0 +1,118 @@
+"""Writes batches to the log of a group, one at a time; while one is being made durable, the next one grows.
+
+There is no timer: see `batching` for when a batch begins.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from ...log.interface import AppendFailed, AppendRefused, AppendUnknown, Log
+from ...model.codec import entry as entries
+from ...model.commands import AnyCommand
+from ...model.outcomes import AnyOutcome, Refused
+from ..clock import Clock
+from ..failures import Failure, OutcomeUnknown, Unavailable
+from .batching import BatchQueue, Reply
+from .counters import Counters
+
+PROBE_SECONDS = 1.0
+
+logger = logging.getLogger(__name__)
+
+Finish = Callable[[list[Reply | None], Sequence[AnyOutcome | Failure]], None]
+"""Answers the commands of a batch."""
+
+
+class InFlightBatch(NamedTuple):
+    """Commands on their way through the log, with the replies that wait for their outcomes."""
+
+    at: int
+    commands: list[AnyCommand]
+    replies: list[Reply | None]
+    body_bytes: int
+    payload: bytes
+
+
+class LogWriter:
+    """Writes the batches of one group. `finish` answers the commands of a batch that was not written."""
+
+    def __init__(self, log: Log, clock: Clock, finish: Finish) -> None:
+        self.queue = BatchQueue(self._begin)
+        self.in_flight: deque[InFlightBatch] = deque()
+        """Oldest first; whoever applies a batch removes it."""
+        self.counters = Counters()
+        self.problem: str | None = None
+        """Why the log does not take entries."""
+        self._log = log
+        self._clock = clock
+        self._finish = finish
+        self._proposer = secrets.randbits(63)
+        self._begun: tuple[InFlightBatch, Awaitable[int]] | None = None
+
+    async def run(self) -> None:
+        """Write batches until cancelled."""
+        self.queue.log_is_idle()
+        while True:
+            if self._begun is None:
+                # While the log fails, an empty entry shows whether it still does, even if nobody writes.
+                await self.queue.wait(None if self.problem is None else PROBE_SECONDS)
+            if self._begun is None:
+                self._begin()
+            (batch, appending), self._begun = self._begun, None  # type: ignore[misc]
+            try:
+                await appending
+            except AppendFailed as error:
+                self.in_flight.remove(batch)
+                self._fail(batch, error)
+            else:
+                if batch.commands:
+                    self.counters.committed(batch.commands, batch.body_bytes, len(batch.payload))
+                if self.problem is not None:
+                    self.problem = None
+                    logger.info("the log takes entries again")
+            self.queue.log_is_idle()
+            # The committed commands are answered first: their clients come back with more to write.
+            await asyncio.sleep(0)
+
+    def give_up(self) -> None:
+        """Nothing more will be written or applied: say so to everyone who waits for it."""
+        while self.in_flight:
+            replies = self.in_flight.popleft().replies
+            self._finish(replies, [OutcomeUnknown("the server failed")] * len(replies))
+        replies = self.queue.give_up()
+        self._finish(replies, [Unavailable("the server failed")] * len(replies))
+
+    def _begin(self) -> None:
+        """Hand the next batch to the log."""
+        commands, replies, body_bytes = self.queue.next_batch()
+        at = self._clock()
+        payload = entries.encode(self._proposer, at, commands)
+        batch = InFlightBatch(at, commands, replies, body_bytes, payload)
+        self.in_flight.append(batch)
+        self._begun = batch, self._log.append(batch.payload)
+
+    def _fail(self, batch: InFlightBatch, error: AppendFailed) -> None:
+        """Answer a batch that was not acknowledged: refused, unavailable and unknown stay three things."""
+        failure: Failure | Refused
+        if isinstance(error, AppendRefused):
+            logger.error("the log rejected an entry: %s", error)
+            self.counters.entries_unavailable += bool(batch.commands)
+            failure = Refused("internal_error", f"the log rejected the entry: {error}")
+            self._finish(batch.replies, [failure] * len(batch.replies))
+            return
+        if self.problem is None:
+            logger.error("the log does not take entries: %s", error)
+        self.problem = str(error)
+        if not batch.commands:
+            return
+        if isinstance(error, AppendUnknown):
+            self.counters.entries_unknown += 1
+            failure = OutcomeUnknown(str(error))
+        else:
+            self.counters.entries_unavailable += 1
+            failure = Unavailable(str(error))
+        self._finish(batch.replies, [failure] * len(batch.replies))

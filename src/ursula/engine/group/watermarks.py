@@ -1,0 +1,144 @@
+"""How far a group has come, and the callbacks that wait until it has come far enough.
+
+A refusal, or a read at the tail of a stream, may be answered only when the applied state is current: every
+command proposed here earlier is decided, and every entry acknowledged anywhere earlier is applied. Where this
+node knows the tail of the log by itself, that is a comparison. Where the tail must be asked for
+(`Log.known_tail` is None), one call of `Log.tail` serves everyone who was waiting when it began, and whoever
+has waited for one answer does not need another: asking once counts for the whole request.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ...log.interface import Log
+from ..background import BackgroundTasks
+from ..failures import NotCurrent, Unavailable
+
+logger = logging.getLogger(__name__)
+
+Waiter = Callable[[Unavailable | None], None]
+"""Gets None once the group has come far enough, or the reason why it never will."""
+
+
+class Watermarks:
+    """What was proposed, finished and applied in one group."""
+
+    def __init__(self, log: Log, applied: int) -> None:
+        self.proposed = 0
+        """Commands that were proposed here since the start."""
+        self.finished = 0
+        """Those of them that were answered."""
+        self.applied = applied
+        """The position of the last entry that was applied."""
+        self.waiting: list[tuple[int, int, Waiter]] = []
+        """Callbacks for `advance`, each with the count and the position that it waits for."""
+        self._log = log
+        self._without_tail: list[tuple[int, Waiter]] = []  # wait for the next call of `Log.tail`
+        self._asking: list[tuple[int, Waiter]] = []  # wait for the call that is under way
+        self._asking_task: asyncio.Task[None] | None = None
+        self._tail_problem: str | None = None
+        self._failure: Unavailable | None = None
+        self._tasks = BackgroundTasks()
+
+    def when_current(self, waiter: Waiter) -> None:
+        """Call back once everything proposed here or acknowledged anywhere before now is applied."""
+        self._when_at_tail(self.proposed, waiter)
+
+    def when_finished(self, count: int, waiter: Waiter) -> None:
+        """Call back once this many of the proposed commands are finished."""
+        self._when(count, 0, waiter)
+
+    async def wait_until_current(self) -> None:
+        """Wait until everything acknowledged before now is applied; NotCurrent if that cannot be known."""
+        future, waiter = _future_waiter()
+        self._when_at_tail(0, waiter)
+        failure = await future
+        if failure is not None:
+            raise NotCurrent(failure.reason)
+
+    async def wait_until_finished(self) -> None:
+        """Wait until every proposed command is finished, also those that are proposed meanwhile."""
+        while self.finished < self.proposed:
+            future, waiter = _future_waiter()
+            self.when_finished(self.proposed, waiter)
+            await future
+
+    def advance(self) -> None:
+        """Call back whoever has waited long enough."""
+        waiting, self.waiting = self.waiting, []
+        for count, position, waiter in waiting:
+            try:
+                self._when(count, position, waiter)
+            except Exception:
+                logger.exception("answering a request failed")
+
+    def give_up(self, failure: Unavailable) -> None:
+        """Nothing more will be applied: say so to everyone who waits, now or later."""
+        self._failure = failure
+        self._tasks.cancel()
+        waiters = [waiter for _, _, waiter in self.waiting]
+        waiters += [waiter for _, waiter in (*self._asking, *self._without_tail)]
+        self.waiting, self._asking, self._without_tail = [], [], []
+        for waiter in waiters:
+            try:
+                waiter(failure)
+            except Exception:
+                logger.exception("answering a request failed")
+
+    def _when(self, count: int, position: int, waiter: Waiter) -> None:
+        if self.finished >= count and self.applied >= position:
+            waiter(None)
+        elif self._failure is not None:
+            waiter(self._failure)
+        else:
+            self.waiting.append((count, position, waiter))
+
+    def _when_at_tail(self, count: int, waiter: Waiter) -> None:
+        tail = self._log.known_tail
+        if tail is not None:
+            self._when(count, tail, waiter)
+        elif self._failure is not None:
+            waiter(self._failure)
+        else:
+            self._without_tail.append((count, waiter))
+            if self._asking_task is None:
+                self._asking_task = self._tasks.spawn(self._ask_for_tail())
+
+    async def _ask_for_tail(self) -> None:
+        """Ask until nobody waits for an answer. Whoever comes during a call is served by the next one."""
+        try:
+            while self._without_tail:
+                self._asking, self._without_tail = self._without_tail, []
+                failure: Unavailable | None = None
+                tail = 0
+                try:
+                    tail = await self._log.tail()
+                    self._tail_problem = None
+                except Exception as error:
+                    failure = Unavailable(f"the log does not report its tail: {error}")
+                    if self._tail_problem != str(error):
+                        logger.exception("the log does not report its tail")
+                    self._tail_problem = str(error)
+                served, self._asking = self._asking, []
+                for count, waiter in served:
+                    try:
+                        if failure is None:
+                            self._when(count, tail, waiter)
+                        else:
+                            waiter(failure)
+                    except Exception:
+                        logger.exception("answering a request failed")
+        finally:
+            self._asking_task = None
+
+
+def _future_waiter() -> tuple["asyncio.Future[Unavailable | None]", Waiter]:
+    """A future, and the waiter that sets it, unless its caller has given up."""
+    future: asyncio.Future[Unavailable | None] = asyncio.get_running_loop().create_future()
+
+    def waiter(failure: Unavailable | None) -> None:
+        if not future.done():
+            future.set_result(failure)
+
+    return future, waiter
