@@ -31,11 +31,11 @@ backend = "fs"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with no configuration, and none of the machine's."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(config, "FILES_SEARCHED", ("./ursula.toml", "etc/ursula.toml"))
+    monkeypatch.setattr(config.loading, "FILES_SEARCHED", ("./ursula.toml", "etc/ursula.toml"))
     return tmp_path
 
 
-def from_toml(text: str, **environ: str) -> config.Loaded:
+def from_toml(text: str, **environ: str) -> config.LoadedConfig:
     Path("given.toml").write_text(text, encoding="utf-8")
     return load(Path("given.toml"), environ, {})
 
@@ -266,8 +266,8 @@ def test_an_endpoint_is_a_url_without_a_path(written: str) -> None:
 
 def test_s3_needs_a_bucket_and_a_key_needs_its_secret() -> None:
     assert refusal("[cold]\nbackend = 's3'") == ('cold.backend = "s3" needs a bucket: set cold.s3_bucket')
-    assert "need each other" in refusal("[cold]\ns3_access_key_id = 'id'")
-    assert "need each other" in refusal("[cold]\ns3_secret_access_key = 'hush'")
+    assert "belong together" in refusal("[cold]\ns3_access_key_id = 'id'")
+    assert "belong together" in refusal("[cold]\ns3_secret_access_key = 'hush'")
     assert "needs cold.s3_access_key_id" in refusal("[cold]\ns3_session_token = 'hush'")
 
 
@@ -409,7 +409,7 @@ def test_hot_payload_backend_is_ignored_with_a_warning(text: str) -> None:
     assert loaded.settings == Settings()
     assert loaded.warnings[-1] == (
         "storage.hot_payload_backend (environment URSULA_STORAGE__HOT_PAYLOAD_BACKEND)"
-        " has no effect here and is ignored; remove it"
+        " has no effect and is ignored; remove it"
     )
     assert len(loaded.warnings) == (2 if "hot" in text else 1)
 

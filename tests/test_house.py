@@ -83,7 +83,7 @@ ALLOWED = {
         "ursula.model.commands",
     },
     "terminal": {"ursula.terminal", "ursula.client", "ursula.printable"},
-    "config.py": set(),
+    "config": {"ursula.config"},
     "crc.py": set(),
     "logs.py": {"ursula.printable"},
     "malloc.py": set(),

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from ursula import __version__, logs, terminal
 from ursula.absent import do_without
-from ursula.config import FILES_SEARCHED, KEYS, Address, Loaded, Secret, StartRefused, load
+from ursula.config import FILES_SEARCHED, KEYS, Address, LoadedConfig, Secret, StartRefused, load
 
 logger = logging.getLogger(__name__)
 
@@ -190,13 +190,13 @@ def show(
         _print_table(loaded)
 
 
-def _loaded(context: typer.Context) -> Loaded:
+def _loaded(context: typer.Context) -> LoadedConfig:
     flagged = ((name, setting.flag) for name, setting in KEYS.items() if setting.flag)
     flags = {name: context.params[flag.lstrip("-").replace("-", "_")] for name, flag in flagged}
     return load(context.params["config"], os.environ, flags)
 
 
-def _as_json(loaded: Loaded) -> dict[str, dict[str, object]]:
+def _as_json(loaded: LoadedConfig) -> dict[str, dict[str, object]]:
     shown = {}
     for name, setting in KEYS.items():
         value = setting.value(loaded.settings)
@@ -205,7 +205,7 @@ def _as_json(loaded: Loaded) -> dict[str, dict[str, object]]:
     return shown
 
 
-def _print_table(loaded: Loaded) -> None:
+def _print_table(loaded: LoadedConfig) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("key", "value", "from"):
         table.add_column(title, overflow="fold")

@@ -10,7 +10,7 @@ from tests.engine.driving import run
 from tests.engine.nodes import done, got, node_on
 
 from ursula.cold.feed_spool import Spool
-from ursula.config import Cold
+from ursula.config import ColdSettings
 from ursula.model.commands import Append, Create
 from ursula.model.outcomes import FeedPage
 
@@ -25,7 +25,7 @@ def test_one_segment_at_a_time_is_sorted_in_memory(tmp_path: Path, monkeypatch: 
         return write(*arguments)  # type: ignore[arg-type]
 
     async def session() -> None:
-        async with node_on(tmp_path, cold=Cold(flush_size=1 << 40, cache_bytes=0)) as node:
+        async with node_on(tmp_path, cold=ColdSettings(flush_size=1 << 40, cache_bytes=0)) as node:
             group = node.groups[0]
             for bucket in "abcd":
                 await done(group, Create(bucket, "s", "text/plain", make_bucket=True))
