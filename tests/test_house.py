@@ -99,10 +99,20 @@ EXCEPTIONS = {
     "http/server.py": {"ursula.cold.objects.open", "ursula.engine"},  # puts a server together
     "spark/shipping.py": {"ursula"},  # its version
     # Commands that work on a store, without a server:
-    "terminal/stores.py": {"ursula.cold", "ursula.config", "ursula.engine"},
-    "terminal/restoring.py": {"ursula.cold", "ursula.config", "ursula.engine"},
-    "terminal/pipeline.py": {"ursula.pipeline", "ursula.spark", "ursula.cold.objects.store", "ursula.engine"},
-    "terminal/inspecting.py": {"ursula.cold", "ursula.engine", "ursula.model.commands"},
+    "terminal/store/opened_store.py": {"ursula.cold", "ursula.config", "ursula.engine"},
+    "terminal/store/restore.py": {"ursula.cold", "ursula.config", "ursula.engine"},
+    "terminal/store/inspect.py": {"ursula.cold", "ursula.engine", "ursula.model.commands"},
+    # Commands that Spark runs:
+    "terminal/pipeline/job.py": {
+        "ursula.pipeline",
+        "ursula.spark",
+        "ursula.cold.objects.store",
+        "ursula.engine",
+    },
+    **{
+        f"terminal/pipeline/{job}.py": {"ursula.pipeline"}
+        for job in ("backup", "compact", "export", "materialize", "restore", "usage", "verify")
+    },
 }
 
 
