@@ -75,8 +75,8 @@ def _pool() -> Iterator[bytes]:
 
 def ingest_rows(server: Server, bucket: str, version: int, rows: Iterable[tuple[str, bytes]]) -> None:
     """Write messages to streams in one go; streams that are missing are made."""
-    from ursula.spark.sink import ingest, stage
-    from ursula.spark.write_options import WriteOptions
+    from ursula.spark.writes.bulk_write import ingest, stage
+    from ursula.spark.writes.options import WriteOptions
 
     options = WriteOptions(server.url, bucket, content_type="application/json")
     streams, values = zip(*rows, strict=True)

@@ -98,8 +98,8 @@ def _planned(plan: Plan) -> Row:
     seconds = row.figure("plan", "s")
 
     def once(kind: Kind) -> None:
-        from ursula.spark.options import parse_read_options
-        from ursula.spark.planning import tasks_of
+        from ursula.spark.reads.options import parse_read_options
+        from ursula.spark.reads.partitions import partitions_of
 
         with started(kind) as server:
             send_all(server, [Request("PUT", "/many-streams")])
@@ -108,9 +108,9 @@ def _planned(plan: Plan) -> Row:
                 ingest_rows(server, "many-streams", version, rows)
             flush(server)
             begun = time.perf_counter()
-            tasks = tasks_of(parse_read_options({"endpoint": server.url, "bucket": "many-streams"}))
+            tasks = partitions_of(parse_read_options({"endpoint": server.url, "bucket": "many-streams"}))
             seconds.add(NAME, time.perf_counter() - begun)
-            if sum(stretch.rows for task in tasks for stretch in task.stretches) < MANY:
+            if sum(stretch.rows for task in tasks for stretch in task.spans) < MANY:
                 raise Failed("the plan does not have all rows")
 
     plan.interleave(row, (OURS_BUCKETED,), once)

@@ -18,7 +18,7 @@ from ursula.http.syntax.cors import EXPOSED
 from ursula.http.syntax.headers import OURS
 from ursula.http.syntax.query import WAIT_SECONDS_MAX
 from ursula.http.wire.connection import HEAD_SECONDS
-from ursula.spark.options import OPTIONS
+from ursula.spark.reads.options import OPTIONS
 
 API = DOCS / "api"
 INDEX = API / "README.md"

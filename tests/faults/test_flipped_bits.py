@@ -24,8 +24,8 @@ from tests.http.test_bootstrap import parts_of
 from tests.http.wire import BINARY, JSON, TEXT, make, post, producer
 from tests.server import Server, ServerExited
 
+from ursula.spark.executor_store import ExecutorStore
 from ursula.spark.options import S3Options
-from ursula.spark.store import StoreFiles
 
 SETTINGS = {"cold.flush_interval": "1h", "cold.cache_bytes": "0", "limits.log_segment_bytes": "64KiB"}
 BUCKET = "/kept"
@@ -173,10 +173,10 @@ def flip(file: Path, random: Random) -> str:
 
 def check_live_list(kept: Kept, folder: Path, case: str) -> None:
     """Readers outside see the right list or none."""
-    original = StoreFiles(str(kept.folder / "cold"), S3Options()).live_list(0)
+    original = ExecutorStore(str(kept.folder / "cold"), S3Options()).live_list(0)
     del original["checksum"]
     with suppress(ValueError):
-        found = StoreFiles(str(folder / "cold"), S3Options()).live_list(0)
+        found = ExecutorStore(str(folder / "cold"), S3Options()).live_list(0)
         assert {name: found.get(name) for name in original} == original, case
 
 

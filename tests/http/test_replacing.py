@@ -8,9 +8,9 @@ import pytest
 from tests.http.wire import BINARY, content, make, post, refused
 from tests.server import Server
 
-from ursula.spark.joining import Joined, join
+from ursula.spark.executor_store import ExecutorStore
 from ursula.spark.options import S3Options
-from ursula.spark.store import StoreFiles
+from ursula.spark.tasks.merge_segments import MergedSegment, merge_segments
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ def segments(api: httpx.Client) -> list[dict[str, Any]]:
     return found
 
 
-def store(server: Server) -> StoreFiles:
-    return StoreFiles(str(server.data_dir / "cold"), S3Options())
+def store(server: Server) -> ExecutorStore:
+    return ExecutorStore(str(server.data_dir / "cold"), S3Options())
 
 
-def joined(server: Server, old: list[dict[str, Any]]) -> Joined:
-    return join(store(server), 0, old[0]["first"], old[-1]["last"], [one["path"] for one in old])
+def joined(server: Server, old: list[dict[str, Any]]) -> MergedSegment:
+    return merge_segments(store(server), 0, old[0]["first"], old[-1]["last"], [one["path"] for one in old])
 
 
 def ask(api: httpx.Client, old: list[dict[str, Any]], new: str) -> httpx.Response:

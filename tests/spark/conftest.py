@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -11,10 +11,8 @@ from pyspark.sql import SparkSession
 from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 from tests.http.wire import JSON, TEXT, make, post, producer
 from tests.server import Server
-from typer.testing import CliRunner, Result
 
 import ursula.spark
-from ursula.cli import app
 from ursula.cold.objects.store import UNFINISHED
 from ursula.spark.options import S3Options
 
@@ -25,8 +23,6 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
 os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", SHORT_LIVED)
-
-Pipeline = Callable[..., Result]
 
 
 def stop_session() -> None:
@@ -58,18 +54,6 @@ def spark(end_of_sessions: None) -> SparkSession:
 def no_spark() -> None:
     """For a module with sessions of its own."""
     stop_session()
-
-
-@pytest.fixture(scope="module")
-def pipeline(spark: SparkSession) -> Pipeline:
-    """`ursula pipeline ...` in this process and its session."""
-    runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"})
-
-    def run(*arguments: str) -> Result:
-        name, *more = arguments
-        return runner.invoke(app, ["pipeline", name, "--master", MASTER, *more], catch_exceptions=False)
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,10 @@ from tests.http.wire import TEXT, make, post
 from tests.server import Server
 from tests.spark.conftest import copied_store
 
-from ursula.spark.options import OptionError, parse_read_options
-from ursula.spark.planning import tasks_of
-from ursula.spark.rows import read_task, schema_of
+from ursula.spark.options import OptionError
+from ursula.spark.reads.options import parse_read_options
+from ursula.spark.reads.partitions import partitions_of
+from ursula.spark.reads.rows import read_partition, schema_of
 
 Table = Callable[..., DataFrame]
 
@@ -148,16 +149,15 @@ def test_an_empty_bucket_is_an_empty_table(api: httpx.Client, table: Table) -> N
 
 def test_a_file_that_is_gone_is_looked_for_again(server: Server, api: httpx.Client, bucket: str) -> None:
     options = parse_read_options({"endpoint": server.url, "bucket": bucket})
-    tasks = tasks_of(options)
-    cold = [stretch for task in tasks for stretch in task.stretches if stretch.path is not None]
+    tasks = partitions_of(options)
+    cold = [span for task in tasks for span in task.spans if span.path is not None]
     assert cold
     for task in tasks:
-        task.stretches = [
-            stretch._replace(path=f"{stretch.path}-merged") if stretch in cold else stretch
-            for stretch in task.stretches
+        task.spans = [
+            span._replace(path=f"{span.path}-merged") if span in cold else span for span in task.spans
         ]
     names = schema_of(options).names
-    batches = [batch for task in tasks for batch in read_task(options, task, names)]
+    batches = [batch for task in tasks for batch in read_partition(options, task, names)]
     rows = [row for batch in batches for row in batch.to_pylist()]
     rows.sort(key=lambda row: (row["position"], row["index"]))
     assert [(row["stream"], row["value"]) for row in rows] == ALL
@@ -167,11 +167,11 @@ def test_a_partition_reads_the_same_whatever_happens_meanwhile(
     server: Server, api: httpx.Client, bucket: str
 ) -> None:
     options = parse_read_options({"endpoint": server.url, "bucket": bucket})
-    tasks = tasks_of(options)
+    tasks = partitions_of(options)
     post(api, f"/{bucket}/both", b"third", TEXT)
     api.post("/cluster/flush").raise_for_status()
     post(api, f"/{bucket}/both", b"fourth", TEXT)
-    batches = [batch for task in tasks for batch in read_task(options, task, ["value"])]
+    batches = [batch for task in tasks for batch in read_partition(options, task, ["value"])]
     assert sorted(row["value"] for batch in batches for row in batch.to_pylist()) == sorted(
         value for _, value in ALL
     )
@@ -189,7 +189,7 @@ def test_a_bucket_that_was_made_again_has_nothing_of_the_old_one(
             api.delete(f"/{name}").raise_for_status()
     api.post("/cluster/flush").raise_for_status()
     options = parse_read_options({"endpoint": server.url, "bucket": name})
-    batches = [batch for task in tasks_of(options) for batch in read_task(options, task, ["value"])]
+    batches = [batch for task in partitions_of(options) for batch in read_partition(options, task, ["value"])]
     assert [row["value"] for batch in batches for row in batch.to_pylist()] == [b"new"]
 
 
@@ -212,7 +212,7 @@ def test_a_damaged_segment_is_an_error_that_names_it(
         ({"bucket": "b"}, "one of the options endpoint"),
         (
             {"bucket": "b", "path": "p", "streems": "x"},
-            "no option streems; those there are: endpoint",
+            "no option streems; the options are endpoint",
         ),
         ({"bucket": "b", "path": "p", "streams": "a,b"}, "JSON array of stream ids"),
         ({"bucket": "b", "path": "p", "streams": "[1]"}, "JSON array of stream ids"),
@@ -243,7 +243,7 @@ def test_wrong_options(options: dict[str, str], message: str) -> None:
 def test_what_the_server_refuses_is_told(table: Table, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="there is no bucket 'nobody-made-it'"):
         table(bucket="nobody-made-it").count()
-    with pytest.raises(AnalysisException, match="endingOffsets 999999999999999999 lies behind"):
+    with pytest.raises(AnalysisException, match="endingOffsets 999999999999999999 is after"):
         table(endingOffsets="999999999999999999").count()
     with pytest.raises(AnalysisException, match="offset_beyond_tail"):
         table(startingOffsets="999999999999999999").count()

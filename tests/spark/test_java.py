@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ursula.spark.java import JavaMissing, check_java
+from ursula.spark.launch.java import JavaMissing, check_java
 
 
 def fake_java(folder: Path, version: str) -> None:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from ursula.cold.segment.footer import Footer
 from ursula.cold.segment.schema import SEGMENT_SCHEMA
 from ursula.cold.segment.writer import encode_segment
-from ursula.spark.conditions import Condition, Operator
-from ursula.spark.options import ReadOptions
-from ursula.spark.selection import Selection, glob_pattern
+from ursula.spark.reads.condition import Condition, Operator
+from ursula.spark.reads.glob_pattern import glob_pattern
+from ursula.spark.reads.options import ReadOptions
+from ursula.spark.reads.selection import Selection
 
 BUCKET = ReadOptions("b", None, "p")
 STREAMS = 8

@@ -21,11 +21,12 @@ from tests.http.wire import BINARY, TEXT, make, post
 from tests.server import Server
 
 from ursula.engine.node import Node
-from ursula.spark.options import OptionError, parse_shared_options, parse_stream_options
-from ursula.spark.planning import take_snapshot
-from ursula.spark.server import ServerRefused
+from ursula.spark.http_client import ServerRefused
+from ursula.spark.options import OptionError
+from ursula.spark.reads.options import parse_shared_options, parse_stream_options
+from ursula.spark.reads.stream_reader import BucketStreamReader, DataLost, WrongCheckpoint
+from ursula.spark.reads.view import take_view
 from ursula.spark.source import UrsulaSource
-from ursula.spark.streaming import BucketStreamReader, DataLost, WrongCheckpoint
 
 Offset = dict[str, Any]
 
@@ -288,9 +289,9 @@ def test_the_store_is_read_as_the_group_that_owns_the_bucket_left_it(tmp_path: P
     chosen = partial(node.group_of, SimpleNamespace(group_count=3, groups=groups))
     for bucket in ("tea", "cup", "pot", "milk"):
         options = parse_shared_options({"bucket": bucket, "path": str(tmp_path)})
-        assert take_snapshot(options, None).position == chosen(bucket)
+        assert take_view(options, None).position == chosen(bucket)
     (tmp_path / "live" / f"g{chosen('tea')}.json").unlink()
-    with pytest.raises(OptionError, match=r"nothing lies in the store at .* yet"):
+    with pytest.raises(OptionError, match=r"the store at .* is empty so far"):
         Follower("tea", path=str(tmp_path))
 
 
@@ -307,7 +308,7 @@ def test_a_checkpoint_of_another_cluster_is_refused(server: Server, api: httpx.C
             follower = follow(server, bucket, other, failOnDataLoss=accept)
             with pytest.raises(WrongCheckpoint, match="is of the cluster another, and this is"):
                 follower.batch()
-            with pytest.raises(WrongCheckpoint, match="begin anew with another checkpointLocation"):
+            with pytest.raises(WrongCheckpoint, match="start over with another checkpointLocation"):
                 follower.read(other, {**other, "position": position + 1})
 
 
@@ -328,14 +329,16 @@ def test_a_log_that_ends_before_the_checkpoint(
     assert offset is not None
     beyond = {**offset, "position": offset["position"] + 1_000_000}
     strict = follow(server, bucket, beyond)
-    with pytest.raises(DataLost, match=r"the log ends at position \d+, before the checkpoint at \d+\. To go"):
+    with pytest.raises(
+        DataLost, match=r"the log ends at position \d+, before the checkpoint at \d+\. To continue"
+    ):
         strict.batch()
-    with pytest.raises(DataLost, match="set failOnDataLoss to false; or begin anew"):
+    with pytest.raises(DataLost, match="set failOnDataLoss to false; or start over"):
         strict.read(offset, beyond)
     lenient = follow(server, bucket, beyond, failOnDataLoss="false")
     with caplog.at_level(logging.WARNING):
         assert lenient.batch() == []
-    assert "going on from there, as failOnDataLoss is false" in caplog.text
+    assert "continuing from there, since failOnDataLoss is false" in caplog.text
     append(api, bucket, "two")
     assert lenient.batches() == [["two"]]
     append(api, bucket, "three")
@@ -348,7 +351,9 @@ def test_a_bucket_that_was_made_again(server: Server, api: httpx.Client, bucket:
     assert follower.batch() == ["old", "older"]
     append(api, bucket, "never read")
     remake(api, bucket)
-    with pytest.raises(DataLost, match=r"was deleted after the checkpoint, at position \d+, and made again"):
+    with pytest.raises(
+        DataLost, match=r"was deleted after the checkpoint, at position \d+, and created again"
+    ):
         follower.batch()
     for is_stored in (False, True):
         if is_stored:
@@ -403,8 +408,8 @@ def test_a_restore_that_went_back_behind_the_checkpoint(tmp_path: Path) -> None:
         ({"startingOffsets": "-1"}, "startingOffsets is earliest, latest or a position"),
         ({"endingOffsets": "latest"}, "endingOffsets is for a batch read"),
         ({"endingTimestamp": "1"}, "endingTimestamp is for a batch read: a stream has no end"),
-        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is a whole number from 1 on, not '0'"),
-        ({"maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger is a whole number from 1 on"),
+        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is a whole number, at least 1, not '0'"),
+        ({"maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger is a whole number, at least 1"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss is true or false"),
         ({"retryTimeout": "soon"}, "a number of seconds"),
     ],

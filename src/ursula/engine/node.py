@@ -11,7 +11,6 @@ import secrets
 import shutil
 import tempfile
 import time
-import zlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from heapq import merge
@@ -29,6 +28,7 @@ from ..cold.segment.reader import Segments
 from ..cold.staging import new_key
 from ..cold.state import manifest as manifests
 from ..cold.state.generation_history import Lineage
+from ..cold.state.placement import group_of
 from ..config import ColdSettings
 from ..log.file import FileLog
 from ..log.interface import COUNTER_MASK
@@ -326,7 +326,7 @@ class Node:
         """The group that owns a bucket."""
         if self.group_count == 1:
             return self.groups[0]
-        return self.groups[zlib.crc32(bucket.encode()) % self.group_count]
+        return self.groups[group_of(bucket, self.group_count)]
 
     @property
     def progress(self) -> float:

@@ -1,12 +1,14 @@
-"""Heavy work on history, as PySpark jobs: on this machine with no set-up, or on any Spark cluster.
+"""Heavy work on history as PySpark jobs, on this machine without any set-up, or on any Spark cluster.
 
-Each is a function here and a command `ursula pipeline NAME`.
+Each job is a function here and a command `ursula pipeline NAME`. What tasks run on executors is in
+`ursula.spark.tasks`.
 """
 
-from .backup import BackedUp, backup, restore
+from .backup import BackedUp, backup
 from .compact import Compacted, compact
 from .export import Exported, export
 from .materialize import Materialized, materialize
+from .restore import restore
 from .usage import Usage, Used, usage
 from .verify import verify
 

@@ -1,4 +1,4 @@
-"""Bars of one colour for each name, stacked by day or another step of time, as SVG."""
+"""A bar chart as SVG: a bar for each day (or other step of time), stacked from one colour per name."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 720, 320
 RIGHT, TOP, BOTTOM = 175, 30, 40
 CHARACTER_WIDTH = 7
-"""At most so wide is a character of a label on average, whatever the font."""
+"""The average width of a character of a label is at most this, whatever the font."""
 NAME_CHARACTERS = 20
 COLOURS = ("#2f6f4f", "#c98b3c", "#8a5a9e", "#4f7fb8", "#b8574f", "#7a7a7a", "#5aa9a0", "#d8b84a")
 GRID = "#dddddd"
@@ -19,13 +19,13 @@ STEPS = (1, 2, 5, 10)
 STEPS_MAX = 5
 
 Values = Mapping[tuple[str, str], float]
-"""By name and bar; bars are days or other texts, in their order."""
+"""By name and bar. Bars are days or other texts, and are sorted."""
 
 
 def stacked_bars(title: str, unit: str, values: Values) -> str:
-    """The chart; the largest names have a colour each, and the others one together.
+    """The chart. Each of the largest names has a colour of its own, and the others share one.
 
-    Numbers of the unit "bytes" are shown as sizes.
+    Values with the unit "bytes" are shown as KiB, MiB and so on.
     """
     days = sorted({day for _, day in values})
     names = _names(values)
@@ -68,7 +68,7 @@ def stacked_bars(title: str, unit: str, values: Values) -> str:
 
 
 def _axis(highest: float, unit: str) -> list[tuple[float, str]]:
-    """Round numbers from 0 to the highest value or a little more, each with its label."""
+    """Round numbers from 0 to the highest value or slightly above, each with its label."""
     factor, name = 1.0, ""
     if unit == BYTES:
         power = min(int(math.log(max(1.0, highest), 1024)), len(SIZES) - 1)
@@ -85,12 +85,12 @@ def _short(name: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """As XML has it: there are characters that it cannot have at all."""
+    """Text for XML, which cannot contain some characters at all."""
     return escape("".join(one if one.isprintable() else "\ufffd" for one in text))
 
 
 def _names(values: Values) -> list[str]:
-    """The largest first; the smallest are one if there are too many."""
+    """The names, the largest first; if there are too many, the smallest are combined into one."""
     totals: dict[str, float] = {}
     for (name, _), value in values.items():
         totals[name] = totals.get(name, 0) + value

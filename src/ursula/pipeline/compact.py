@@ -1,53 +1,59 @@
-"""`compact`: many segments become few large ones, while the server goes on.
+"""`compact`: merges many segments into few large ones while the server runs.
 
-Each new segment has all rows of a run of neighbours, with their positions. It is swapped in by one command of
-the server's log, so a job that is killed leaves files that the server collects, and nothing else. A run whose
-segments were merged meanwhile is left as it is: the next job finds it.
+Each new segment has all rows of a run of neighbours, with their positions. One command of the server's log
+swaps it in, so a job that is killed leaves nothing behind but files that the server collects. If the server
+has merged segments of a run meanwhile, the run is skipped: the next job finds what is left of it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..spark.joining import Joined, join
+from ..cold.state.manifest import LiveSegment
+from ..spark.executor_store import ExecutorStore
+from ..spark.http_client import ServerClient, ServerRefused
 from ..spark.options import S3Options
-from ..spark.server import ServerApi, ServerRefused
-from ..spark.store import StoreFiles
-from .progress import Progress, silent
+from ..spark.tasks.merge_segments import MergedSegment, merge_segments
+from .progress import CountProgress, no_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEGMENT_BYTES = 256 << 20
 FULL_SHARE = 0.5
-"""A segment of so much of the largest size is left as it is."""
+"""A segment that has this share of the largest size, or more, is not merged."""
 
 
-class Segment(NamedTuple):
-    """A live segment."""
-
-    path: str
-    first: int
-    last: int
-    rows: int
-    bytes: int
-
-
-class Run(NamedTuple):
-    """Neighbours that become one."""
+class MergeRun(NamedTuple):
+    """Neighbouring segments that become one."""
 
     group: int
-    segments: list[Segment]
+    segments: list[LiveSegment]
+
+    @property
+    def first(self) -> int:
+        """Their rows have the positions after this one."""
+        return self.segments[0].first
+
+    @property
+    def last(self) -> int:
+        """Their rows have the positions up to this one."""
+        return self.segments[-1].last
+
+    @property
+    def paths(self) -> list[str]:
+        """Their paths from the root of the store, in order."""
+        return [segment.path for segment in self.segments]
 
     @property
     def size(self) -> int:
-        """How many bytes they have."""
+        """How many bytes they have together."""
         return sum(segment.bytes for segment in self.segments)
 
 
 @dataclass
 class Compacted:
-    """What a job did; with `dry_run`, what it would do."""
+    """What a job has done; with `dry_run`, what it would do."""
 
     dry_run: bool
     segments_before: int
@@ -57,7 +63,7 @@ class Compacted:
     rows: int = 0
     runs: int = 0
     overtaken: list[str] = field(default_factory=list)
-    """New segments that were not swapped in, since old ones had been merged meanwhile."""
+    """New segments that were not swapped in, because the server had merged some of the old ones meanwhile."""
 
 
 def compact(
@@ -69,33 +75,33 @@ def compact(
     segment_bytes: int = SEGMENT_BYTES,
     dry_run: bool = False,
     retry_seconds: float = 120.0,
-    progress: Progress = silent,
+    progress: CountProgress = no_progress,
 ) -> Compacted:
-    """Put the segments of a server together; `path` if tasks reach its store in another way than it does."""
-    server, reached = ServerApi(endpoint.rstrip("/"), retry_seconds), s3 or S3Options()
-    server.flush()  # so that the list of segments is that of now
-    store = StoreFiles(path or server.store_root(), reached)
+    """Merge the segments of a server. Give `path` if tasks reach its store by another root than it does."""
+    server, s3 = ServerClient(endpoint.rstrip("/"), retry_seconds), s3 or S3Options()
+    server.flush()  # so that the live lists are up to date
+    store = ExecutorStore(path or server.store_root(), s3)
     live = store.all_live()
-    work = [Run(one["group"], run) for one in live for run in runs(_segments(one), segment_bytes)]
+    work = [MergeRun(one["group"], run) for one in live for run in runs(_segments(one), segment_bytes)]
     count = sum(len(one["segments"]) for one in live)
     report = Compacted(dry_run, count, count)
     total, done = sum(run.size for run in work), 0
-    made = (None for _ in work) if dry_run else _joined(spark, store.root, reached, work)
-    for run, joined in zip(work, made, strict=True):
-        if joined is None or _is_swapped_in(server, run, joined, report):
+    made = (None for _ in work) if dry_run else _merged(spark, store.root, s3, work)
+    for run, merged in zip(work, made, strict=True):
+        if merged is None or _swap_in(server, run, merged, report):
             report.runs += 1
             report.segments_after -= len(run.segments) - 1
             report.bytes_before += run.size
-            report.bytes_after += joined.size if joined else 0
+            report.bytes_after += merged.size if merged else 0
             report.rows += sum(segment.rows for segment in run.segments)
         done += run.size
         progress(done, total)
     return report
 
 
-def runs(segments: Iterable[Segment], segment_bytes: int) -> Iterator[list[Segment]]:
-    """Neighbours that together are no larger than a segment should be; at least two."""
-    run: list[Segment] = []
+def runs(segments: Iterable[LiveSegment], segment_bytes: int) -> Iterator[list[LiveSegment]]:
+    """Runs of at least two neighbours that together are no larger than a segment should be."""
+    run: list[LiveSegment] = []
     size = 0
     for segment in segments:
         is_full = segment.bytes >= FULL_SHARE * segment_bytes
@@ -110,30 +116,33 @@ def runs(segments: Iterable[Segment], segment_bytes: int) -> Iterator[list[Segme
         yield run
 
 
-def _segments(live: dict[str, Any]) -> list[Segment]:
-    return [Segment(**segment) for segment in live["segments"]]
+def _segments(live: dict[str, Any]) -> list[LiveSegment]:
+    return [LiveSegment(**segment) for segment in live["segments"]]
 
 
-def _joined(spark: "SparkSession", root: str, s3: S3Options, work: Sequence[Run]) -> Iterator[Joined]:
-    """The new segments in the order of the runs, as tasks make them."""
+def _merged(
+    spark: "SparkSession", root: str, s3: S3Options, work: Sequence[MergeRun]
+) -> Iterator[MergedSegment]:
+    """The new segments in the order of the runs, as tasks write them."""
     if not work:
         return
 
-    def one(run: Run) -> Joined:
-        segments = run.segments
-        paths = [segment.path for segment in segments]
-        return join(StoreFiles(root, s3), run.group, segments[0].first, segments[-1].last, paths)
+    def merge(run: tuple[int, int, int, list[str]]) -> MergedSegment:
+        return merge_segments(ExecutorStore(root, s3), *run)
 
-    made = spark.sparkContext.parallelize(list(work), len(work)).map(one)
+    # Tuples, since an executor cannot import the classes of this module.
+    runs = [(run.group, run.first, run.last, run.paths) for run in work]
+    made = spark.sparkContext.parallelize(runs, len(runs)).map(merge)
     yield from made.toLocalIterator(prefetchPartitions=True)
 
 
-def _is_swapped_in(server: ServerApi, run: Run, joined: Joined, report: Compacted) -> bool:
+def _swap_in(server: ServerClient, run: MergeRun, merged: MergedSegment, report: Compacted) -> bool:
+    """Replace the segments of a run; returns False if the server has merged some of them meanwhile."""
     try:
-        server.replace_segments(run.group, [segment.path for segment in run.segments], joined.path)
+        server.replace_segments(run.group, run.paths, merged.path)
     except ServerRefused as refused:
         if refused.code != "segments_replaced":
             raise
-        report.overtaken.append(joined.path)
+        report.overtaken.append(merged.path)
         return False
     return True

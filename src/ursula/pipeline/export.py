@@ -1,8 +1,8 @@
-"""`export`: a bucket as Parquet files by date, and each time only what is new.
+"""`export`: writes a bucket to Parquet files by date, each time only what is new.
 
-How far an export has come is in `_ursula/exports/{bucket}/` beside the files. New files are written where
-nobody looks; then one document says which they are and where they go, and from there on they are moved, by
-this job or the next one. So a job that is killed neither loses rows nor has them twice.
+How far the exports of a bucket have come is in `_ursula/exports/{bucket}/` beside the files. New files are
+staged where no reader looks. Then one document records which they are and where they belong, and from then on
+this job, or the next one, moves them there. So a job that is killed neither loses rows nor duplicates them.
 """
 
 import json
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..engine.offline.verify import Progress
-from ..spark.exporting import UNFINISHED, WRITTEN, write_days
-from ..spark.options import OptionError, ReadOptions, S3Options, parse_read_options
-from ..spark.planning import Snapshot, take_snapshot
-from ..spark.store import StoreFiles, absolute
-from .ledger import FOLDER, Document, Ledger, Run, folder_of
+from ..spark.executor_store import ExecutorStore, absolute
+from ..spark.options import OptionError, S3Options
+from ..spark.reads.options import ReadOptions, parse_read_options
+from ..spark.reads.view import BucketView, take_view
+from ..spark.tasks.day_files import UNFINISHED, WRITTEN, write_days
+from .job_lease import FOLDER, Document, JobLease, RunningJob, folder_of
 from .leftovers import folder_of_run, remove_files, remove_unfinished
-from .progress import tasks_told, untold
+from .progress import no_step_progress, report_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,23 +27,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_LEFT_OUT = ("group", "bucket", "kind")
+_NOT_EXPORTED = ("group", "bucket", "kind")
 
 
 @dataclass
 class Exported:
-    """What a job did; with `dry_run`, what it would do."""
+    """What a job has done; with `dry_run`, what it would do."""
 
     dry_run: bool
     bucket: str
     after: int
-    """The position that was reached before; -1 if there was none."""
+    """The position that earlier exports have reached; -1 if there were none."""
     position: int
     rows: int = 0
     files: int = 0
     bytes: int = 0
     columns: list[str] | None = None
-    """The columns that messages were expanded to."""
+    """The columns that JSON messages were expanded to."""
 
 
 def export(
@@ -53,48 +54,48 @@ def export(
     target_s3: S3Options | None = None,
     expand_json: bool = False,
     dry_run: bool = False,
-    progress: Progress = untold,
+    progress: Progress = no_step_progress,
 ) -> Exported:
-    """Write what happened in a bucket since the last export to a folder, or to s3://bucket/prefix.
+    """Write what has happened in a bucket since the last export to a folder, or to s3://bucket/prefix.
 
-    `options` are those of a read: `bucket`, `endpoint` or `path`, and how S3 is reached.
+    `options` are those of a read: `bucket`, `endpoint` or `path`, and how to reach S3.
     """
     read = parse_read_options(options)
     if read.after is not None or read.until is not None:
-        raise OptionError("an export goes on where the last one ended: leave out the offsets")
+        raise OptionError("an export continues where the last one ended: leave out the offsets")
     target = absolute(target)
-    place = _Place(target, target_s3 or read.s3, read.bucket)
+    place = _ExportTarget(target, target_s3 or read.s3, read.bucket)
     if dry_run:
-        before = place.ledger.done()
-        snapshot = _snapshot(read, target, before)
-        return Exported(dry_run, read.bucket, _position(before), snapshot.position)
-    with place.ledger.run() as run:
-        place.tidy(run)
-        before = run.done
-        snapshot = _snapshot(read, target, before)
-        report = Exported(dry_run, read.bucket, _position(before), snapshot.position)
-        if not snapshot.stretches:
+        before = place.lease.done()
+        view = _new_rows(read, target, before)
+        return Exported(dry_run, read.bucket, _position(before), view.position)
+    with place.lease.acquire() as job:
+        place.tidy(job)
+        before = job.done
+        view = _new_rows(read, target, before)
+        report = Exported(dry_run, read.bucket, _position(before), view.position)
+        if not view.spans:
             return report
-        between = {"endingOffsets": str(snapshot.position)}
+        between = {"endingOffsets": str(view.position)}
         if before is not None:
             between["startingOffsets"] = str(before["position"])
         rows = spark.read.format("ursula").options(**{**options, **between}).load()
         schema_before = before["schema"] if before is not None else None
         schema = None
         if expand_json:
-            with tasks_told(spark, ("looking for columns",), progress):
+            with report_tasks(spark, ("looking for columns",), progress):
                 schema = _evolved(spark, rows, schema_before)
-        with tasks_told(spark, ("writing files",), progress):
-            files = place.write(rows, schema, run.number)
-        run.commit(
+        with report_tasks(spark, ("writing files",), progress):
+            files = place.write(rows, schema, job.number)
+        job.commit(
             {
-                "cluster": snapshot.cluster,
-                "position": snapshot.position,
+                "cluster": view.cluster,
+                "position": view.position,
                 "schema": schema.json() if schema else schema_before,
                 "moves": [(file["staged"], file["path"]) for file in files],
             }
         )
-        place.tidy(run)
+        place.tidy(job)
     report.rows = sum(file["rows"] for file in files)
     report.bytes = sum(file["bytes"] for file in files)
     report.files = len(files)
@@ -106,45 +107,45 @@ def _position(before: Document | None) -> int:
     return -1 if before is None else int(before["position"])
 
 
-def _snapshot(read: ReadOptions, target: str, before: Document | None) -> Snapshot:
-    """What is new since the last export."""
-    snapshot = take_snapshot(read, None)
+def _new_rows(read: ReadOptions, target: str, before: Document | None) -> BucketView:
+    """What has happened since the last export."""
+    view = take_view(read, None)
     if before is None:
-        return snapshot
-    if before["cluster"] != snapshot.cluster:
+        return view
+    if before["cluster"] != view.cluster:
         raise OptionError(f"{target} has an export of another cluster: choose another place")
-    return take_snapshot(read, before["position"])
+    return take_view(read, before["position"])
 
 
-class _Place:
-    """Where the exports of a bucket go."""
+class _ExportTarget:
+    """The place to which a bucket is exported."""
 
     def __init__(self, target: str, s3: S3Options, bucket: str) -> None:
         self._target = target
         self._s3 = s3
         self._bucket = bucket
-        self._store = StoreFiles(target, s3, UNFINISHED)
+        self._store = ExecutorStore(target, s3, UNFINISHED)
         self._staging = f"{FOLDER}/staging/{folder_of(bucket)}"
-        self.ledger = Ledger(
+        self.lease = JobLease(
             target, s3, f"exports/{folder_of(bucket)}", f"export of the bucket {bucket!r} to {target}"
         )
 
-    def tidy(self, run: Run) -> None:
-        """Move the files of the last export to their places, and remove those of none."""
+    def tidy(self, job: RunningJob) -> None:
+        """Move the files of the last export to where they belong, and remove files of no export."""
         staged_files = set(self._store.names(self._staging))
-        for staged, path in run.done["moves"] if run.done is not None else ():
+        for staged, path in job.done["moves"] if job.done is not None else ():
             if staged in staged_files:
                 self._store.move(staged, path)
                 self._store.remove_empty(staged.rpartition("/")[0])
-        remove_files(self._store, self._staging, run.number, ())
+        remove_files(self._store, self._staging, job.number, ())
         remove_unfinished(self._store, UNFINISHED)
 
     def write(self, rows: "DataFrame", schema: "StructType | None", number: int) -> list[dict[str, Any]]:
-        """Write rows to files that nobody reads yet; says which they are."""
+        """Write rows to staged files; returns what there is to say of each."""
         from pyspark.sql import functions as f
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        columns = [f.col(name) for name in rows.columns if name not in _LEFT_OUT]
+        columns = [f.col(name) for name in rows.columns if name not in _NOT_EXPORTED]
         if schema is not None:
             columns.append(f.from_json(f.col("value").cast("string"), schema).alias("json"))
         target, s3, bucket = self._target, self._s3, quote(self._bucket, safe="")
@@ -158,7 +159,7 @@ class _Place:
 
 
 def _evolved(spark: "SparkSession", rows: "DataFrame", before: str | None) -> "StructType":
-    """The columns that messages have: those of before as they are, and new ones behind them."""
+    """The columns of JSON messages: the known ones unchanged, then new ones."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
@@ -167,11 +168,11 @@ def _evolved(spark: "SparkSession", rows: "DataFrame", before: str | None) -> "S
         f.col("value").cast("string")
     )
     found = spark.read.json(texts.rdd.map(lambda row: row[0])).schema
-    return merged(known, found)
+    return merge_schemas(known, found)
 
 
-def merged(known: "StructType", found: "StructType") -> "StructType":
-    """The fields of one, and those of another that it does not have; in structs, field by field."""
+def merge_schemas(known: "StructType", found: "StructType") -> "StructType":
+    """The fields of the first, then those that only the second has; structs are merged field by field."""
     from pyspark.sql.types import StructField, StructType
 
     fields = {field.name: field for field in known.fields}
@@ -182,5 +183,5 @@ def merged(known: "StructType", found: "StructType") -> "StructType":
         if there is None:
             fields[field.name] = field
         elif isinstance(there.dataType, StructType) and isinstance(field.dataType, StructType):
-            fields[field.name] = StructField(field.name, merged(there.dataType, field.dataType))
+            fields[field.name] = StructField(field.name, merge_schemas(there.dataType, field.dataType))
     return StructType(list(fields.values()))

@@ -1,4 +1,4 @@
-"""How a job tells how far it is: by what it has planned, or by the tasks that Spark has done."""
+"""How a job reports its progress: by what it has planned, or by the tasks that Spark has finished."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -7,39 +7,40 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..cold.objects.ulid import new_ulid
-from ..engine.offline.verify import Progress as Told
+from ..engine.offline.verify import Progress
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-LOOK_SECONDS = 0.3
+POLL_SECONDS = 0.3
 SETTLE_SECONDS = 2.0
-"""Spark tells of what has ended a moment later; no job waits longer for it."""
+"""Spark reports the end of a stage a moment later; a job waits for it no longer than this."""
 
 _GROUP_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
-Progress = Callable[[int, int], None]
-"""Told how much is done, and how much there is."""
+CountProgress = Callable[[int, int], None]
+"""Called with how much is done, and how much there is."""
 
 
-def silent(done: int, total: int) -> None:
-    """Tell nobody."""
+def no_progress(done: int, total: int) -> None:
+    """Report nothing."""
 
 
-def untold(what: str, done: int, total: int) -> None:
-    """Tell nobody, where there are several kinds of work."""
+def no_step_progress(what: str, done: int, total: int) -> None:
+    """Report nothing, for jobs with several steps."""
 
 
 @contextmanager
-def tasks_told(spark: "SparkSession", steps: Sequence[str], progress: Told) -> Iterator[None]:
-    """Tell how many tasks are done of what Spark does meanwhile for this thread.
+def report_tasks(spark: "SparkSession", steps: Sequence[str], progress: Progress) -> Iterator[None]:
+    """Report how many tasks are finished of what Spark does for this thread inside the `with` block.
 
-    The stages of Spark follow each other: each is one of the steps, in order, and the last step is all that
-    follow. `progress` is called by another thread. It is told the end of every step, if there is no error.
+    Spark's stages follow one another. Each stage is one of the steps, in order; all remaining stages are the
+    last step. Another thread calls `progress`. Unless there is an error, it is called at the end of every
+    step.
     """
     context: SparkContext | None = getattr(spark, "sparkContext", None)
-    if context is None:  # behind Spark Connect, which tells nothing of its tasks
+    if context is None:  # Spark Connect, which reports nothing about its tasks
         progress(steps[0], 0, 0)
         yield
         return
@@ -58,47 +59,47 @@ def tasks_told(spark: "SparkSession", steps: Sequence[str], progress: Told) -> I
         watch.finish()
     finally:
         for name, value in before.items():
-            context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None takes it away
+            context.setLocalProperty(name, value)  # type: ignore[arg-type]  # None removes it
 
 
 class Stage(NamedTuple):
-    """A stage that has begun."""
+    """A stage that has begun: how many of its tasks are finished, and how many it has."""
 
     done: int
     tasks: int
 
 
 class _Watch:
-    """Looks at the jobs of a group from time to time."""
+    """Polls the jobs of a job group from time to time."""
 
-    def __init__(self, context: "SparkContext", group: str, steps: Sequence[str], progress: Told) -> None:
+    def __init__(self, context: "SparkContext", group: str, steps: Sequence[str], progress: Progress) -> None:
         self._tracker = context.statusTracker()
         self._group = group
         self._steps = steps
         self._progress = progress
-        self._told: dict[str, Stage] = {}
+        self._reported: dict[str, Stage] = {}
 
     def until(self, ended: Event) -> None:
-        """Tell what there is to tell, until it has ended."""
+        """Report progress until the work has ended."""
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-        self._tell(self._steps[0], Stage(0, 0))
-        with suppress(Py4JError, OSError):  # Spark is gone: who waits for it is told so
-            while not ended.wait(LOOK_SECONDS):
+        self._report(self._steps[0], Stage(0, 0))
+        with suppress(Py4JError, OSError):  # Spark is gone: the thread that waits for it gets the error
+            while not ended.wait(POLL_SECONDS):
                 for step, stage in by_step(self._steps, self._stages()):
-                    self._tell(step, stage)
+                    self._report(step, stage)
 
     def finish(self) -> None:
-        """Tell the end of every step."""
+        """Report the end of every step."""
         latest = time.monotonic() + SETTLE_SECONDS
         while not self._has_settled() and time.monotonic() < latest:
-            time.sleep(LOOK_SECONDS / 10)
+            time.sleep(POLL_SECONDS / 10)
         for step, stage in by_step(self._steps, self._stages()):
-            self._tell(step, Stage(stage.tasks, stage.tasks))
+            self._report(step, Stage(stage.tasks, stage.tasks))
 
-    def _tell(self, step: str, stage: Stage) -> None:
-        if self._told.get(step) != stage:
-            self._told[step] = stage
+    def _report(self, step: str, stage: Stage) -> None:
+        if self._reported.get(step) != stage:
+            self._reported[step] = stage
             self._progress(step, stage.done, stage.tasks)
 
     def _has_settled(self) -> bool:
@@ -106,7 +107,7 @@ class _Watch:
         return bool(jobs) and all(job is not None and job.status != "RUNNING" for job in jobs)
 
     def _stages(self) -> list[Stage]:
-        """The stages that have begun, in their order; one whose results are there is never begun again."""
+        """The stages that have begun, in order. Spark skips a stage whose results exist already."""
         jobs = [self._tracker.getJobInfo(job) for job in self._tracker.getJobIdsForGroup(self._group)]
         ids = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
         found = [info for info in map(self._tracker.getStageInfo, ids) if info is not None]
@@ -118,7 +119,7 @@ class _Watch:
 
 
 def by_step(steps: Sequence[str], stages: Sequence[Stage]) -> Iterator[tuple[str, Stage]]:
-    """How far each step is that has begun; those before the one that runs have ended."""
+    """The progress of each step that has begun. All steps before the last of them have ended."""
     last = len(steps) - 1
     for number, stage in enumerate(stages[:last]):
         yield steps[number], stage

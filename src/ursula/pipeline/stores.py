@@ -1,4 +1,4 @@
-"""Stores as jobs are told of them."""
+"""Opens the stores that jobs are given, on the driver."""
 
 from ..cold.objects.open import open_at
 from ..cold.objects.store import Store
@@ -6,8 +6,8 @@ from ..config import ColdSettings, Secret
 from ..spark.options import S3Options
 
 
-def opened(where: str, s3: S3Options) -> Store:
-    """The store at a folder or at s3://bucket/prefix, for the driver."""
+def open_store(where: str, s3: S3Options) -> Store:
+    """The store in a folder or at s3://bucket/prefix."""
     cold = ColdSettings(
         s3_endpoint=s3.endpoint or "",
         s3_region=s3.region or "",

@@ -1,4 +1,4 @@
-"""`usage`: how many messages, bytes and streams each bucket has got on each day."""
+"""`usage`: how many messages and bytes each bucket received on each day, and in how many streams."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -6,11 +6,11 @@ from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..engine.offline.verify import Progress
-from ..spark.counting import COUNTED, count_segments
+from ..spark.executor_store import ExecutorStore
+from ..spark.http_client import ServerClient
 from ..spark.options import OptionError, S3Options
-from ..spark.server import ServerApi
-from ..spark.store import StoreFiles
-from .progress import tasks_told, untold
+from ..spark.tasks.segment_usage import USAGE_SCHEMA, count_segments
+from .progress import no_step_progress, report_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +20,7 @@ TASKS_PER_CORE = 4
 
 
 class Used(NamedTuple):
-    """What a bucket has got on a day; `streams` are those that got something."""
+    """What a bucket received on a day; `streams` counts those that received anything."""
 
     bucket: str
     day: date
@@ -31,7 +31,7 @@ class Used(NamedTuple):
 
 @dataclass
 class Usage:
-    """What a job found; with `dry_run`, only what it would read."""
+    """What a job has found; with `dry_run`, only what it would read."""
 
     dry_run: bool
     segments: int
@@ -48,28 +48,28 @@ def usage(
     bucket: str | None = None,
     dry_run: bool = False,
     retry_seconds: float = 120.0,
-    progress: Progress = untold,
+    progress: Progress = no_step_progress,
 ) -> Usage:
-    """Count what is in the history of a server, or of a store without one; of all buckets, or of one."""
-    reached = s3 or S3Options()
-    store = StoreFiles(_root(endpoint, path, dry_run, retry_seconds), reached)
+    """Count the history of a server, or of a store without its server; of all buckets, or of one."""
+    s3 = s3 or S3Options()
+    store = ExecutorStore(_root(endpoint, path, dry_run, retry_seconds), s3)
     segments = [segment for live in store.all_live() for segment in live["segments"]]
     report = Usage(dry_run, len(segments), sum(segment["bytes"] for segment in segments))
     if segments and not dry_run:
         paths = [(segment["path"],) for segment in segments]
-        with tasks_told(spark, ("counting", "adding up"), progress):
-            report.used = list(_used(spark, store.root, reached, paths, bucket))
+        with report_tasks(spark, ("counting", "adding up"), progress):
+            report.used = list(_used(spark, store.root, s3, paths, bucket))
     return report
 
 
 def _root(endpoint: str | None, path: str | None, dry_run: bool, retry_seconds: float) -> str:
     if endpoint is None:
         if path is None:
-            raise OptionError("a server or the root of its store is needed: say endpoint or path")
+            raise OptionError("a server or the root of its store is needed: give endpoint or path")
         return path
-    server = ServerApi(endpoint.rstrip("/"), retry_seconds)
+    server = ServerClient(endpoint.rstrip("/"), retry_seconds)
     if not dry_run:
-        server.flush()  # what is in memory counts too
+        server.flush()  # so that hot messages are counted too
     return path or server.store_root()
 
 
@@ -84,7 +84,7 @@ def _used(
 
     tasks = min(len(paths), TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
     named = spark.createDataFrame(spark.sparkContext.parallelize(paths, tasks), "path string")
-    counted = named.mapInArrow(count, from_arrow_schema(COUNTED))
+    counted = named.mapInArrow(count, from_arrow_schema(USAGE_SCHEMA))
     if bucket is not None:
         counted = counted.where(f.col("bucket") == bucket)
     table = (

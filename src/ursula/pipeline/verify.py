@@ -1,6 +1,6 @@
-"""`verify`: whether a store has what its manifests promise, every byte of it, read by many at once.
+"""`verify`: checks that a store has everything that its manifests name, byte by byte, with many readers.
 
-The same checks as those of `ursula inspect --verify`: only the segments are read by tasks of Spark.
+It makes the same checks as `ursula inspect --verify`, except that tasks of Spark read the segments.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from ..cold.segment.report import SegmentReport
 from ..engine.offline.inspect import Verified, survey_store, verify_store
 from ..engine.offline.verify import Examined, Extent, Progress
 from ..model.commands import StoredSegment
-from ..spark.examining import Expected, examine_stored
+from ..spark.executor_store import ExecutorStore
 from ..spark.options import S3Options
-from ..spark.store import StoreFiles
-from .progress import untold
-from .stores import opened
+from ..spark.tasks.segment_check import ExpectedSegment, check_segment
+from .progress import no_step_progress
+from .stores import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,16 +27,16 @@ def verify(
     *,
     s3: S3Options | None = None,
     dry_run: bool = False,
-    progress: Progress = untold,
+    progress: Progress = no_step_progress,
 ) -> Verified:
-    """Check the store at a folder or at s3://bucket/prefix; with `dry_run`, only tell how much that is."""
-    reached = s3 or S3Options()
+    """Check the store in a folder or at s3://bucket/prefix; with `dry_run`, only report how much there is."""
+    options = s3 or S3Options()
 
     async def work() -> Verified:
-        store = opened(path, reached)
+        store = open_store(path, options)
         try:
             if not dry_run:
-                return await verify_store(store, None, None, progress, _by(spark, store.root, reached))
+                return await verify_store(store, None, None, progress, _examiner(spark, store.root, options))
             survey = await survey_store(store, None, None)
             extent = Extent()
             for group in survey.groups:
@@ -48,17 +48,17 @@ def verify(
     return asyncio.run(work())
 
 
-def _by(spark: "SparkSession", root: str, s3: S3Options) -> Examined:
-    """Segments are examined by the tasks of a session."""
+def _examiner(spark: "SparkSession", root: str, s3: S3Options) -> Examined:
+    """Examines segments with the tasks of a session."""
 
     async def examined(
         store: object, segments: Sequence[StoredSegment]
     ) -> AsyncIterator[tuple[StoredSegment, SegmentReport]]:
         if not segments:
             return
-        wanted = [Expected(segment.key, segment.digest, segment.footer_crc) for segment in segments]
+        wanted = [ExpectedSegment(segment.key, segment.digest, segment.footer_crc) for segment in segments]
         files = spark.sparkContext.parallelize(wanted, len(wanted))
-        reports = files.map(lambda one: examine_stored(StoreFiles(root, s3), one)).toLocalIterator(True)
+        reports = files.map(lambda one: check_segment(ExecutorStore(root, s3), one)).toLocalIterator(True)
         for segment in segments:
             yield segment, await asyncio.to_thread(next, reports)
 

@@ -1,7 +1,11 @@
-"""The data pipeline: a bucket as a Spark table.
+"""A bucket as a Spark table.
 
-`spark = ursula.spark.session()`, then `spark.read.format("ursula")` or `ursula.spark.read(spark)`;
-`register` does it for another session.
+`spark = ursula.spark.session()`, then `spark.read.format("ursula")` or `ursula.spark.read(spark)`.
+`register` makes the format known to a session that exists already.
+
+Executors import the modules of this package too, and may have nothing but pyarrow and what Spark itself
+brings. So here, and in everything that these modules import, other libraries are imported inside functions
+that only the driver calls.
 """
 
 import os
@@ -21,20 +25,20 @@ _registered: "WeakSet[SparkSession]" = WeakSet()
 def session(
     master: str = "local[*]", settings: Mapping[str, str] | None = None, *, quiet: bool = False
 ) -> "SparkSession":
-    """A session in which everything is set: this interpreter for the workers too, and the format "ursula".
+    """A session that is ready to use: its workers run this interpreter, and it knows the format "ursula".
 
-    With `quiet`, Spark prints errors only; that is decided when the first session of a process starts.
+    With `quiet`, Spark prints only errors. The first session of a process decides that for all of them.
     """
     from pyspark.sql import SparkSession
 
-    from .java import check_java
-    from .quiet import start_java
+    from .launch.java import check_java
+    from .launch.quiet_java import start_quiet_java
 
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {"spark.ui.enabled": "false", **(settings or {})}
     if quiet:
-        start_java(master, settings)
+        start_quiet_java(master, settings)
     builder = SparkSession.builder.master(master).appName("ursula")
     for name, text in settings.items():
         builder = builder.config(name, text)
@@ -44,23 +48,23 @@ def session(
 
 
 def register(spark: "SparkSession") -> None:
-    """Make the format "ursula" known to a session, and send what it takes to executors on other machines."""
-    from .shipping import ship
-    from .source import UrsulaSource  # executors import this package for its other modules only
+    """Make the format "ursula" known to a session, and send the package to executors on other machines."""
+    from .launch.package_zip import send_package
+    from .source import UrsulaSource  # it needs pyspark, and this package is importable without
 
-    ship(spark)
+    send_package(spark)
     spark.dataSource.register(UrsulaSource)
     _registered.add(spark)
 
 
 def read(spark: "SparkSession", **options: str | bool | int | float) -> "DataFrame":
-    """A bucket up to where it is now, with the options and the columns of the format "ursula".
+    """A bucket up to its current position, with the options and the columns of the format "ursula".
 
-    Spark reads the files of the store itself, which is faster, and leaves out what a query does not need.
+    Spark itself reads the files of the store, which is faster, and skips what a query does not need.
     """
     from pyspark.sql.utils import to_str
 
-    from .native import read_native
+    from .reads.native_read import read_native
 
     if spark not in _registered:
         register(spark)

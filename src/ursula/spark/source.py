@@ -1,27 +1,16 @@
-"""The data source "ursula": to read, to follow and to write."""
+"""The data source "ursula": reads a bucket, follows it, writes to it."""
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
-
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from .options import (
-    OptionError,
-    ReadOptions,
-    parse_read_options,
-    parse_shared_options,
-    parse_stream_options,
-)
-from .planning import Task, tasks_of
-from .rows import read_task, schema_of
-from .sink import BucketStreamWriter, BucketWriter
-from .streaming import BucketStreamReader
-from .write_options import WriteOptions, parse_write_options
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from .options import OptionError
+from .reads.batch_reader import BucketReader
+from .reads.options import parse_read_options, parse_shared_options, parse_stream_options
+from .reads.rows import schema_of
+from .reads.stream_reader import BucketStreamReader
+from .writes.options import WriteOptions, parse_write_options
+from .writes.writers import BucketStreamWriter, BucketWriter
 
 
 class UrsulaSource(DataSource):
@@ -29,20 +18,20 @@ class UrsulaSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What is written as the format."""
+        """The name of the format."""
         return "ursula"
 
     def schema(self) -> StructType:
-        """All columns; with a schema of his own, a reader asks for some of them."""
+        """All columns. A reader with a schema of its own asks for some of them."""
         return from_arrow_schema(schema_of(parse_shared_options(self.options)))
 
-    def reader(self, schema: StructType) -> "BucketReader":
+    def reader(self, schema: StructType) -> BucketReader:
         """A batch read."""
         options = parse_read_options(self.options)
         return BucketReader(options, _columns(schema, self.schema()))
 
     def streamReader(self, schema: StructType) -> BucketStreamReader:
-        """A read that follows the bucket."""
+        """A streaming read."""
         options = parse_stream_options(self.options)
         return BucketStreamReader(options, _columns(schema, self.schema()))
 
@@ -56,24 +45,8 @@ class UrsulaSource(DataSource):
 
     def _write_options(self, overwrite: bool) -> WriteOptions:
         if overwrite:
-            raise OptionError('streams are only ever appended to: write with mode("append")')
+            raise OptionError('streams can only be appended to: write with mode("append")')
         return parse_write_options(self.options)
-
-
-class BucketReader(DataSourceReader):
-    """Reads what a bucket has up to one position."""
-
-    def __init__(self, options: ReadOptions, columns: list[str]) -> None:
-        self._options = options
-        self._columns = columns
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """What each task reads; the position is taken here, once."""
-        return tasks_of(self._options) or [Task("", -1, -1, [])]
-
-    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
-        """The rows of a partition."""
-        return read_task(self._options, partition, self._columns)
 
 
 def _columns(asked: StructType, known: StructType) -> list[str]:

@@ -49,7 +49,9 @@ class Footer:
     def parse(cls, key: str, tail: bytes | memoryview, crc: int | None) -> "Footer":
         """The footer at the end of these bytes; ValueError if it is damaged or not one of ours."""
         try:
-            size = _footer_size(tail)
+            size = cls.size_in(tail)
+            if tail[-4:] != _MAGIC or len(tail) < size:
+                raise ValueError("this is not the end of a Parquet file")
             footer = memoryview(tail)[len(tail) - size :]
             if crc is not None and crc32(footer) != crc:
                 raise ValueError("the footer's checksum does not match")
@@ -57,6 +59,11 @@ class Footer:
             return cls(key, metadata, _row_groups(metadata))
         except (pa.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
             raise ValueError(f"{key}: {error}") from error
+
+    @staticmethod
+    def size_in(tail: "bytes | memoryview[int]") -> int:
+        """How many bytes the footer takes at the end of a file that ends with these bytes."""
+        return int.from_bytes(tail[-_TRAILER_BYTES:-4], "little") + _TRAILER_BYTES
 
     @property
     def group(self) -> int:
@@ -179,13 +186,6 @@ class _RowGroupFile:
 
     def close(self) -> None:
         pass
-
-
-def _footer_size(tail: "bytes | memoryview[int]") -> int:
-    size = int.from_bytes(tail[-_TRAILER_BYTES:-4], "little") + _TRAILER_BYTES
-    if tail[-4:] != _MAGIC or len(tail) < size:
-        raise ValueError("this is not the end of a Parquet file")
-    return size
 
 
 def _row_groups(metadata: Any) -> list[RowGroup]:

@@ -55,7 +55,7 @@ async def _examined(store: Store, group: int, inputs: Sequence[StoredSegment], k
         raise SegmentUnfit(f"its name is not {name}ULID.parquet")
     size = await store.size(key)
     tail = await store.get_range(key, max(0, size - TAIL_BYTES), size)
-    wanted = int.from_bytes(tail[-8:-4], "little") + 8
+    wanted = Footer.size_in(tail)
     if len(tail) < wanted <= size:
         tail = await store.get_range(key, size - wanted, size)
     try:

@@ -1,7 +1,7 @@
 """The state as rows, and back: what a flush stores beside the messages, and what a start begins with.
 
 A row is found by its key (see changes.py). Layout of each: a msgpack array; a stream's is in rows.py, a
-bucket's is (version, position, created_at), those of a segment, a replaced object and a bulk write are their
+bucket's is in bucket_row.py, those of a segment, a replaced object and a bulk write are their
 fields, and a grave's is in graves.py. The group has one row of its own, with everything that is not of that
 kind.
 """
@@ -17,15 +17,13 @@ from ..deleted import DeletedStream, decode_deleted
 from ..outcomes import Ingest
 from ..state import State
 from ..stream.row import RowUnreadable, read_row
+from .bucket_row import decode_bucket_row, encode_bucket_row
 from .dirty_rows import Key, RowKind
 from .store_state import GROUP_ROW_VERSION, GroupRow, Replaced
-
-BUCKET_ROW_VERSION = 1
 
 T = TypeVar("T")
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_bucket = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
 _decode_segment = msgspec.msgpack.Decoder(StoredSegment).decode
 _decode_replaced = msgspec.msgpack.Decoder(Replaced).decode
 _decode_ingest = msgspec.msgpack.Decoder(Ingest).decode
@@ -40,7 +38,7 @@ def row_of(state: State, key: Key) -> bytes | None:
         return None if bucket is None else bucket.row(second)
     if kind == RowKind.BUCKET:
         bucket = state.buckets.get(first)
-        return None if bucket is None else _encode((BUCKET_ROW_VERSION, bucket.position, bucket.created_at))
+        return None if bucket is None else encode_bucket_row(bucket.position, bucket.created_at)
     if kind == RowKind.GRAVE:
         return state.deleted.row(first, second)
     if kind == RowKind.INGEST:
@@ -115,11 +113,7 @@ class Loader:
             if row is None:
                 state.buckets.pop(first, None)
             else:
-                version, position, created_at = _read(_decode_bucket, row)
-                if version != BUCKET_ROW_VERSION:
-                    raise RowUnreadable(
-                        f"the row of a bucket has version {version}, and this server reads version 1"
-                    )
+                position, created_at = decode_bucket_row(row)
                 bucket = state.buckets.get(first) or self._bucket(first, position, created_at)
                 bucket.position, bucket.created_at = position, created_at
         elif kind == RowKind.SEGMENT:

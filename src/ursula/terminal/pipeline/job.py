@@ -87,12 +87,12 @@ class JobOptions:
         from ursula.engine.data_folder import FolderRefused
         from ursula.engine.load_state import StoreRefused
         from ursula.engine.offline.restore import RestoreRefused
-        from ursula.pipeline.ledger import PlaceTaken
+        from ursula.pipeline.job_lease import LeaseTaken
         from ursula.spark import session
-        from ursula.spark.java import JavaMissing
+        from ursula.spark.http_client import RequestRefused, ServerUnreachable
+        from ursula.spark.launch.java import JavaMissing
         from ursula.spark.options import OptionError
-        from ursula.spark.reasons import reason_of
-        from ursula.spark.server import Refused, ServerUnreachable
+        from ursula.spark.spark_errors import root_cause
 
         try:
             from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -110,18 +110,18 @@ class JobOptions:
             yield spark
         except (
             OptionError,
-            Refused,
+            RequestRefused,
             ServerUnreachable,
             StoreFailed,
             RestoreRefused,
             StoreRefused,
             FolderRefused,
-            PlaceTaken,
+            LeaseTaken,
             OSError,
         ) as error:
             fail(str(error))
         except (PySparkException, Py4JJavaError) as error:
-            fail(f"a task failed: {reason_of(error)}")
+            fail(f"a task failed: {root_cause(error)}")
         finally:
             if before is None:
                 spark.stop()

@@ -1,0 +1,35 @@
+"""Checks that a segment is what was written, for the job `verify`."""
+
+from typing import NamedTuple
+
+from ...cold.segment.report import SegmentReport, examine
+from ..executor_store import ExecutorStore
+
+
+class ExpectedSegment(NamedTuple):
+    """A segment as the state describes it."""
+
+    key: str
+    digest: str
+    footer_crc: int
+
+
+def check_segment(store: ExecutorStore, expected: ExpectedSegment) -> SegmentReport:
+    """Read all of a segment and check everything that can be checked. Damage is reported, never raised."""
+    try:
+        data = store.read(expected.key)
+    except FileNotFoundError:
+        return SegmentReport(
+            key=expected.key,
+            bytes=0,
+            first=0,
+            last=0,
+            rows=0,
+            payload_bytes=0,
+            kinds={},
+            stream_count=0,
+            row_groups=[],
+            ranges=[],
+            problems=["it is missing"],
+        )
+    return examine(expected.key, data, expected.digest, expected.footer_crc)

@@ -1,0 +1,1 @@
+"""How rows are written to a bucket, each exactly once."""
