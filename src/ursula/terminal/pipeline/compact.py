@@ -36,6 +36,7 @@ def compact(
         found = run(
             spark,
             server.url,
+            auth=server.auth,
             path=path,
             s3=job.s3,
             segment_bytes=segment_mib << 20,

@@ -33,7 +33,7 @@ def export(
     """
     from ursula.pipeline import export as run
 
-    options = job.read_options(bucket, server.url, store)
+    options = job.read_options(bucket, server, store)
     with job.session() as spark, ProgressDisplay() as progress:
         found = run(spark, target, options, expand_json=expand_json, dry_run=job.dry_run, progress=progress)
     rows = f"{counted(found.rows, 'row')} in {counted(found.files, 'file')} of {size_text(found.bytes)}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..output import emit_json, emit_line, fail
+from ..server.session import ServerOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,9 +75,9 @@ class JobOptions:
 
         return S3Options(self.s3_endpoint, self.s3_region)
 
-    def read_options(self, bucket: str, endpoint: str, store: str | None) -> dict[str, str]:
+    def read_options(self, bucket: str, server: ServerOptions, store: str | None) -> dict[str, str]:
         """The options of a Spark read of a bucket, from a server or from a store without one."""
-        where = {"path": store} if store else {"endpoint": endpoint}
+        where = {"path": store} if store else {"endpoint": server.url, "auth": server.auth}
         given = {"bucket": bucket, **where, "s3Endpoint": self.s3_endpoint, "s3Region": self.s3_region}
         return {name: text for name, text in given.items() if text is not None}
 

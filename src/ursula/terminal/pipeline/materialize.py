@@ -39,7 +39,7 @@ def materialize(
     """
     from ursula.pipeline import materialize as run
 
-    options = job.read_options(bucket, server.url, store)
+    options = job.read_options(bucket, server, store)
     with job.session() as spark, ProgressDisplay() as progress:
         found = run(
             spark, target, options, fold, publish=publish, trim=trim, dry_run=job.dry_run, progress=progress

@@ -46,6 +46,7 @@ def usage(
         found = run(
             spark,
             None if store else server.url,
+            auth=server.auth,
             path=store or path,
             s3=job.s3,
             bucket=bucket,
