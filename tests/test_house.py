@@ -39,8 +39,8 @@ ENGINE_VALUES = {
 
 ALLOWED = {
     "model": {"ursula.model"},
-    "log": {"ursula.log", "ursula.crc", "ursula.histogram"},
-    "cold": {"ursula.cold", "ursula.crc"},
+    "log": {"ursula.log", "ursula.crc", "ursula.histogram", "ursula.positions"},
+    "cold": {"ursula.cold", "ursula.crc", "ursula.positions"},
     "engine": {
         "ursula.engine",
         "ursula.model",
@@ -89,6 +89,7 @@ ALLOWED = {
     "crc.py": set(),
     "logs.py": {"ursula.printable"},
     "malloc.py": set(),
+    "positions.py": set(),
     "printable.py": set(),
     "histogram.py": set(),
 }

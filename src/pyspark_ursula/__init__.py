@@ -1,4 +1,4 @@
-"""Spark finds the format "ursula" by the name of this package, without any registration."""
+"""Spark finds the format "ursula" through the name of this package, without registration."""
 
 from ursula.spark.source import UrsulaSource as DefaultSource
 

@@ -13,7 +13,6 @@ from tests.engine.nodes import FaultyStore, begin, is_repeat, node_on, picture, 
 
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import ObjectInfo, Store, StoreUnavailable
-from ursula.cold.state import generation_history as cold_lineage
 from ursula.cold.state import manifest as manifests
 from ursula.cold.state.generation_history import Lineage
 from ursula.engine.data_folder import FolderRefused, NewFolder
@@ -400,7 +399,6 @@ def test_positions_count_up_to_where_the_next_generation_began_from_them() -> No
         number: {str(group): end for group, end in enumerate(one)} for number, one in enumerate(ends, start=1)
     }
     lineage = Lineage(ended, 5)
-    assert cold_lineage.GENERATION_SHIFT == GENERATION_SHIFT
     assert lineage.end_before(0, at(5, 99)) is None
     assert lineage.end_before(0, at(6, 1)) is None, "which is beyond the end, but not rewound"
     assert lineage.end_before(0, at(4, 5)) is None

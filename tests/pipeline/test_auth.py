@@ -1,7 +1,6 @@
 """Spark authenticates every request to a server, on the driver and on executors."""
 
 from collections.abc import Iterator
-from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -83,11 +82,11 @@ def test_a_write_sends_the_header_with_every_request(spark: SparkSession, proxy:
 
 
 def test_a_redirected_request_has_no_header() -> None:
-    seen: list[HTTPMessage] = []
+    seen: list[str | None] = []
 
     class Elsewhere(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            seen.append(self.headers)
+            seen.append(self.headers["authorization"])
             if self.path != "/moved":
                 self.send_response(302)
                 self.send_header("Location", "/moved")
@@ -104,4 +103,4 @@ def test_a_redirected_request_has_no_header() -> None:
         with pytest.raises(ServerRefused):
             ServerClient(f"http://127.0.0.1:{server.server_port}", 0, AUTH).plan("orders", None)
         server.shutdown()
-    assert [headers["authorization"] for headers in seen] == [AUTH, None]
+    assert seen == [AUTH, None]

@@ -7,10 +7,11 @@ number, so positions never repeat or go back.
 from collections.abc import AsyncIterator, Awaitable
 from typing import NamedTuple, Protocol
 
+from ursula import positions
 from ursula.histogram import Histogram
 
-GENERATION_SHIFT = 40
-COUNTER_MASK = (1 << GENERATION_SHIFT) - 1
+GENERATION_SHIFT = positions.GENERATION_SHIFT
+COUNTER_MASK = positions.COUNTER_MASK
 
 
 def purged_to(first: int) -> int:

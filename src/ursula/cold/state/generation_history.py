@@ -5,8 +5,7 @@ For the server and for Spark: the standard library only.
 
 from collections.abc import Mapping
 
-GENERATION_SHIFT = 40
-"""As in the log: a position is generation x 2^40 + the log's own number."""
+from ...positions import GENERATION_SHIFT
 
 
 class Lineage:

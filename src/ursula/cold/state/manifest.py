@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from ...positions import GENERATION_SHIFT
 from ..objects import checksum
 from ..objects.store import ObjectDamaged, ObjectMissing, Store, StoreUnavailable
 from ..objects.ulid import milliseconds_of, new_ulid
-from .generation_history import GENERATION_SHIFT
 
 FORMAT = 1
 GENERATION_HINT = (
