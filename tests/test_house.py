@@ -180,6 +180,24 @@ def test_the_wire_knows_no_streams() -> None:
     assert [f"{one.where} imports {one.module}" for one in found if not one.is_in(allowed)] == []
 
 
+@pytest.mark.parametrize(
+    ("shelf", "allowed"),
+    [
+        ("terminal/option_groups.py", set[str]()),
+        ("terminal/output.py", {"ursula.printable"}),
+        ("terminal/progress.py", {"ursula.terminal.output"}),
+        ("terminal/server", {"ursula.terminal.output", "ursula.terminal.option_groups", "ursula.client"}),
+        ("config/kinds.py", set[str]()),
+        ("config/settings.py", {"ursula.config.kinds"}),
+        ("config/loading.py", {"ursula.config.kinds", "ursula.config.settings"}),
+    ],
+)
+def test_the_shelves_of_commands_and_settings_point_one_way(shelf: str, allowed: set[str]) -> None:
+    inside = {f"ursula.{shelf.replace('/', '.')}"}
+    found = [one for path in files_of(shelf) for one in imports_of(path) if is_ours(one)]
+    assert [f"{one.where} imports {one.module}" for one in found if not one.is_in(allowed | inside)] == []
+
+
 def test_every_room_has_a_row_in_the_table() -> None:
     rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
     assert rooms <= ALLOWED.keys()
