@@ -51,7 +51,7 @@ IGNORED = {
 
 
 def load(config_path: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> LoadedConfig:
-    """Finds and checks all settings; `flags` is keyed like `KEYS`, and None there means not given."""
+    """Find and check all settings; `flags` is keyed like `KEYS`, and None there means not given."""
     given: dict[str, Given] = {}
     warnings: list[str] = []
     for one in (*_in_file(config_path), *_in_environment(environ), *_in_flags(flags)):

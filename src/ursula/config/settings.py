@@ -109,12 +109,12 @@ class ColdSettings:
     flush_size: int = key("8MiB", SIZE, "How many bytes trigger a flush to the store.")
     flush_interval: float = key("60s", DURATION, "How old data gets before it is flushed to the store.")
     max_hot_bytes: int = key(
-        "256MiB", SIZE, "Most bytes that are not yet in the store; above this, appends get 503."
+        "256MiB", SIZE, "Maximum bytes that are not yet in the store; above this, appends get 503."
     )
     cache_bytes: int = key(
         "256MiB",
         SIZE_OR_NONE,
-        "Most bytes of stored data that stay in memory because they were recently read or written.",
+        "Maximum bytes of stored data that stay in memory because they were recently read or written.",
     )
     keep_replaced: float = key(
         "24h", DURATION, "How long replaced objects are kept for readers, and deleted streams for undelete."
@@ -151,10 +151,10 @@ class LimitsSettings:
     """How much one request, one connection and the whole server may use."""
 
     append_bytes: int = key("32MiB", SIZE, "Largest body of an append; larger ones get 413.")
-    connections: int = key(16384, COUNT, "Most connections that are open at once.")
+    connections: int = key(16384, COUNT, "Maximum number of open connections.")
     body_timeout: float = key("30s", DURATION, "How long a request body may take to arrive; after that, 408.")
     inflight_bytes: int = key(
-        "256MiB", SIZE, "Most bytes of all request bodies being read or queued; above this, 503."
+        "256MiB", SIZE, "Maximum bytes of all request bodies being read or queued; above this, 503."
     )
     sse_bytes: int = key(
         "256KiB", SIZE, "About how many bytes an SSE connection is sent before its client must read them."
@@ -162,10 +162,10 @@ class LimitsSettings:
     unread_bytes: int = key(
         "256MiB",
         SIZE,
-        "Most bytes of all responses that clients have not read; above this, the slowest are disconnected.",
+        "Maximum bytes of all responses that clients have not read; above this, the slowest are cut off.",
     )
     log_segment_bytes: int = key("64MiB", SIZE, "Size of a segment file of the log.")
-    spool_bytes: int = key("8GiB", SIZE, "Most bytes of the temporary files from which feeds are served.")
+    spool_bytes: int = key("8GiB", SIZE, "Maximum bytes of the temporary files from which feeds are served.")
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def create(
         str | None,
         typer.Option(metavar="JSON", help='Attributes, as in \'{"title": "Orders"}\'.'),
     ] = None,
-    closed: Annotated[bool, typer.Option("--closed", help="Close it at once.")] = False,
+    closed: Annotated[bool, typer.Option("--closed", help="Create it closed.")] = False,
     fork_of: Annotated[
         str | None,
         typer.Option(metavar="STREAM", help="Share the contents of another stream of the bucket."),
