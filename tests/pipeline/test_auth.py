@@ -21,8 +21,8 @@ FOLD = "tests.pipeline.folds:total"
 
 @pytest.fixture(scope="module")
 def behind(start_server: StartServer) -> Server:
-    """A server with a bucket of two segments."""
-    server = start_server()
+    """A server with a bucket of two segments, which does not flush by itself."""
+    server = start_server(cold__flush_interval="24h")
     with Client(server.url) as client:
         client.bucket("orders").create()
         for number in range(2):
