@@ -198,6 +198,13 @@ def test_the_shelves_of_commands_and_settings_point_one_way(shelf: str, allowed:
     assert [f"{one.where} imports {one.module}" for one in found if not one.is_in(allowed | inside)] == []
 
 
+def test_the_tasks_of_jobs_are_apart_from_reads_and_writes() -> None:
+    shared = {"ursula.spark.executor_store", "ursula.spark.http_client", "ursula.spark.options"}
+    allowed = {"ursula.cold", "ursula.spark.tasks", *shared}
+    found = [one for path in files_of("spark/tasks") for one in imports_of(path) if is_ours(one)]
+    assert [f"{one.where} imports {one.module}" for one in found if not one.is_in(allowed)] == []
+
+
 def test_every_room_has_a_row_in_the_table() -> None:
     rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and any(path.glob("*.py"))}
     assert rooms <= ALLOWED.keys()

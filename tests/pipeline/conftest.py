@@ -1,4 +1,4 @@
-"""`ursula pipeline` as a function, and the session, buckets and stores of the tests of `spark`."""
+"""`ursula pipeline` as a function, and the fixtures of `tests/spark`: a session, buckets, a store in S3."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ Pipeline = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def pipeline(spark: SparkSession) -> Pipeline:  # pytest passes a fixture by its name
+def pipeline(spark: SparkSession) -> Pipeline:
     """Runs `ursula pipeline ...` in this process and its session."""
     runner = CliRunner(env={"COLUMNS": "200", "TERM": "dumb"})
 

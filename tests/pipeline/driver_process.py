@@ -1,4 +1,4 @@
-"""A driver of Spark as a program of its own, with its own Java: one that can be killed."""
+"""A Spark driver in its own process, with its own Java, so that it can be killed."""
 
 import os
 import signal
@@ -17,10 +17,10 @@ END_SECONDS_MAX = 30.0
 
 
 class Driver:
-    """A Python program, its Java and its workers: a session of processes that is told by its number."""
+    """A Python program, its Java and its workers, which share a session id of the operating system."""
 
     def __init__(self, output: Path, *arguments: str) -> None:
-        """What it says is written to a file, and what Spark needs on disk lies beside that."""
+        """Its output goes to a file, and what Spark needs on disk is beside that file."""
         self._output = output
         with output.open("wb") as file:
             self._process = subprocess.Popen(
@@ -34,7 +34,7 @@ class Driver:
             )
 
     def kill_when(self, has_come: Callable[[], bool]) -> None:
-        """Kill it at a moment, which must come while it runs."""
+        """Kill it when a condition holds, which must be the case before it ends."""
         give_up_at = time.monotonic() + MOMENT_SECONDS_MAX
         while not has_come():
             if self._process.poll() is not None or time.monotonic() > give_up_at:
@@ -43,7 +43,7 @@ class Driver:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL for the program and for its Java, at once. Workers end by themselves, soon."""
+        """Send SIGKILL to the program and its Java at once. Workers end soon by themselves."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -66,7 +66,7 @@ class Driver:
 
 
 def _session(number: int) -> list[int]:
-    """The processes of a session that are not at their end."""
+    """The processes of a session that are still alive."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

@@ -4,16 +4,16 @@ from typing import Any
 
 
 def total(state: dict[str, Any] | None, messages: list[Any]) -> dict[str, Any]:
-    """How many messages there were, and the sum of their numbers."""
+    """The number of messages, and the sum of their numbers."""
     state = state or {"count": 0, "sum": 0}
     return {"count": state["count"] + len(messages), "sum": state["sum"] + sum(m["n"] for m in messages)}
 
 
 def joined(state: bytes | None, messages: list[bytes]) -> bytes:
-    """All bytes."""
+    """All messages, concatenated."""
     return (state or b"") + b"".join(messages)
 
 
 def broken(state: object, messages: list[Any]) -> object:
-    """It cannot be done."""
+    """A fold that always fails."""
     raise ValueError("no")

@@ -1,4 +1,4 @@
-"""What a driver does that is killed, and what is done again after that: a query, and a write.
+"""What a driver does when it is killed, and does again afterwards: a query, and a write.
 
 As a program: the name of the function and its arguments as JSON.
 """
@@ -16,7 +16,7 @@ ROWS = 3000
 
 
 def follow(spark: "SparkSession", endpoint: str, bucket: str, checkpoint: str, partitions: int) -> None:
-    """From a bucket into another, until there is no more."""
+    """Copy one bucket into another, until there is no more."""
     rows = (
         spark.readStream.format("ursula")
         .options(endpoint=endpoint, bucket=bucket, startingOffsets="earliest", maxMessagesPerTrigger=300)
@@ -36,7 +36,7 @@ def follow(spark: "SparkSession", endpoint: str, bucket: str, checkpoint: str, p
 def write(
     spark: "SparkSession", endpoint: str, bucket: str, version: int, partitions: int, by: str, size: int
 ) -> None:
-    """Numbers into ten streams, each row with so many bytes; `by` says in which partitions and order."""
+    """Write numbers to ten streams, in rows of `size` bytes; `by` sorts the rows of each partition."""
     rows = spark.range(0, ROWS, 1, partitions).selectExpr(
         "concat('s', id % 10) AS stream", f"rpad(concat(id, ';'), {size}, ' ') AS value", "id"
     )

@@ -1,4 +1,4 @@
-"""More drivers that are killed: in the middle of writes and of all jobs. `make faults` runs it, by name."""
+"""Drivers that are killed in the middle of writes and of all jobs. `make faults` runs this file, by name."""
 
 import json
 import os
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(1800)
 WRITE_MOMENTS = [
     Request("POST /cluster/staging", 2, When.UNANSWERED),
     Request("POST /cluster/ingest", 1, When.UNANSWERED),
-    Request("POST /cluster/ingest", 1, When.UNTOLD),
+    Request("POST /cluster/ingest", 1, When.UNHEARD),
     Request("POST /cluster/ingest", 1, When.UNSENT),
 ]
 
@@ -53,7 +53,7 @@ def test_a_write_that_was_killed_and_is_made_again_with_other_partitions_and_ord
 
 
 COMPACT_MOMENTS = [
-    Request("POST /cluster/replace-segments", 2, When.UNTOLD),
+    Request("POST /cluster/replace-segments", 2, When.UNHEARD),
     Request("POST /cluster/replace-segments", 1, When.UNSENT),
     Request("POST /cluster/replace-segments", 3, When.UNANSWERED),
 ]
@@ -86,7 +86,7 @@ def test_a_compaction_that_was_killed_is_finished_by_the_next(
         asked = (*PIPELINE, "compact", "--endpoint", "ENDPOINT", "--segment-size", "1", *HOST)
         killed(tmp_path, server, moment, *asked)
         assert seen() == before
-        if moment.when is When.UNTOLD:
+        if moment.when is When.UNHEARD:
             assert count() == segments - moment.number
         done = compact(spark, server.url, segment_bytes=1 << 20)
         assert done.overtaken == []
@@ -99,9 +99,9 @@ def test_a_compaction_that_was_killed_is_finished_by_the_next(
 
 
 MATERIALIZE_MOMENTS = [
-    Request("PUT /chats-[^ ]*/snapshot/", 3, When.UNTOLD),
+    Request("PUT /chats-[^ ]*/snapshot/", 3, When.UNHEARD),
     Request("PUT /chats-[^ ]*/snapshot/", 1, When.UNSENT),
-    Request("PUT /chats-[^ ]*/snapshot/", 6, When.UNTOLD),
+    Request("PUT /chats-[^ ]*/snapshot/", 6, When.UNHEARD),
 ]
 
 
@@ -133,7 +133,7 @@ def test_a_materialization_that_was_killed_folds_each_message_once(
 
 
 EXPORT_MOMENTS = ["_ursula/staging/*/*/*.parquet", "_ursula/exports/*/*2.json"]
-"""When there is a file, and when the export has entered, under the second number, that it is done."""
+"""When there is a file, and when the export has committed, under the second number."""
 
 
 @pytest.mark.parametrize("moment", EXPORT_MOMENTS)

@@ -1,4 +1,4 @@
-"""S3 that is gone, for all that Spark does with it. `make faults` runs it, by its name."""
+"""An outage of S3, for everything that Spark does with it. `make faults` runs this file, by name."""
 
 from collections.abc import Iterator
 from pathlib import Path

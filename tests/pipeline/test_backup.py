@@ -1,4 +1,4 @@
-"""`backup` and `restore`: a copy that is one, and a node from it that has everything."""
+"""`backup` and `restore`: a consistent copy, and a node from it that has everything."""
 
 import json
 import shutil
@@ -68,7 +68,7 @@ def test_a_node_from_a_copy_has_everything(spark: SparkSession, source: Server, 
     assert verify(spark, copy).damages == [], "the copy stays as it is"
 
 
-def test_the_next_copy_takes_only_what_is_new(spark: SparkSession, source: Server, tmp_path: Path) -> None:
+def test_the_next_backup_copies_only_new_objects(spark: SparkSession, source: Server, tmp_path: Path) -> None:
     copy = str(tmp_path / "copy")
     first = backup(spark, store_of(source), copy)
     assert backup(spark, store_of(source), copy).copied_objects == 0
@@ -120,7 +120,7 @@ def test_a_copy_of_another_cluster_is_refused(
         backup(spark, str(tmp_path), copy)
 
 
-def test_a_node_that_is_there_is_not_replaced(spark: SparkSession, source: Server) -> None:
+def test_an_existing_node_is_not_replaced(spark: SparkSession, source: Server) -> None:
     live = source.data_dir / "cold" / "live" / "g0.json"
     before = live.stat().st_mtime_ns
     with pytest.raises(FolderRefused):

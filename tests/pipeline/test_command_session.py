@@ -1,4 +1,4 @@
-"""`ursula pipeline` in a process that has a session of Spark already."""
+"""`ursula pipeline` in a process that has a Spark session already."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.conftest import MASTER, Pipeline
 
 
-def test_a_session_that_is_there_stays(pipeline: Pipeline, spark: SparkSession, tmp_path: Path) -> None:
+def test_an_existing_session_stays(pipeline: Pipeline, spark: SparkSession, tmp_path: Path) -> None:
     refused = pipeline("verify", str(tmp_path))
     assert refused.exit_code == 1
     assert refused.stderr.startswith("ursula: ")

@@ -1,4 +1,4 @@
-"""`compact`: few large segments of many small ones, and nobody notices."""
+"""`compact`: few large segments instead of many small ones, and readers do not notice."""
 
 import json
 from pathlib import Path
@@ -67,19 +67,19 @@ def test_many_segments_become_one(spark: SparkSession, bulk: Server) -> None:
     would = compact(spark, bulk.url, dry_run=True)
     assert (would.segments_before, would.segments_after, would.runs) == (len(before), 1, 1)
     assert segments(bulk) == before
-    told: list[tuple[int, int]] = []
-    found = compact(spark, bulk.url, progress=lambda done, total: told.append((done, total)))
+    reported: list[tuple[int, int]] = []
+    found = compact(spark, bulk.url, progress=lambda done, total: reported.append((done, total)))
     assert (found.segments_before, found.segments_after, found.runs) == (len(before), 1, 1)
     assert (found.bytes_before, found.bytes_after) == (would.bytes_before, segments(bulk)[0]["bytes"])
     assert found.rows == segments(bulk)[0]["rows"] == sum(one["rows"] for one in before)
-    assert told == [(found.bytes_before, found.bytes_before)]
+    assert reported == [(found.bytes_before, found.bytes_before)]
     with httpx.Client(base_url=bulk.url, timeout=60) as api:
         for bucket in ("bulk", "other"):
             assert content(api, f"/{bucket}/a") == b"".join(VALUES)
     assert compact(spark, bulk.url).runs == 0, "there is nothing more to do"
 
 
-def test_what_the_server_merged_meanwhile_is_left_as_it_is(
+def test_segments_that_the_server_has_merged_meanwhile_are_skipped(
     spark: SparkSession, bulk: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(self: object, group: int, old: list[str], new: str) -> None:

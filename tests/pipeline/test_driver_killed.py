@@ -1,4 +1,4 @@
-"""A driver that is killed in the middle of its work, with its Java: what is done again is done once.
+"""A driver that is killed in the middle of its work, with its Java: its work, repeated, is done once.
 
 That of a query and of a restore; those of other jobs take minutes: see `long_driver_killed.py`.
 """
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(1800 if IS_LONG else 600)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One that stores when it is told to, so that moments are the same each time."""
+    """A server that flushes only on request, so that moments are the same each time."""
     folder = tmp_path_factory.mktemp("server") / "data"
     with Server(folder, settings={"cold.flush_interval": "1h"}) as running:
         yield running
@@ -47,15 +47,15 @@ def api(server: Server) -> Iterator[httpx.Client]:
 
 
 def some(moments: list[Any]) -> list[Any]:
-    """The first moment of a list; all of them where there is time."""
+    """The first of these moments; all of them in a long run."""
     return moments if IS_LONG else moments[:1]
 
 
 def killed(folder: Path, server: Server, moment: Request, *arguments: str) -> None:
-    """Kill a driver at the moment of a request; what is written as ENDPOINT is its server."""
+    """Kill a driver at the moment of a request; ENDPOINT in its arguments stands for its server."""
     with Tripwire(server.url, moment) as wire:
-        told = [argument.replace("ENDPOINT", wire.endpoint) for argument in arguments]
-        with Driver(folder / "output", *told) as driver:
+        given = [argument.replace("ENDPOINT", wire.endpoint) for argument in arguments]
+        with Driver(folder / "output", *given) as driver:
             driver.kill_when(lambda: wire.has_tripped)
 
 
@@ -64,7 +64,7 @@ def program(name: str, **arguments: Any) -> tuple[str, ...]:
 
 
 def messages(api: httpx.Client, bucket: str) -> list[tuple[str, bytes]]:
-    """What all streams of a bucket have, each message by itself."""
+    """The messages of all streams of a bucket."""
     names = [listed["stream_id"] for listed in api.get(f"/{bucket}/streams").json()["streams"]]
     return [
         (name, value.strip())
@@ -74,7 +74,7 @@ def messages(api: httpx.Client, bucket: str) -> list[tuple[str, bytes]]:
 
 
 def count_above(before: int, api: httpx.Client, bucket: str) -> int:
-    """How many messages a bucket has: more than before, once the server is done with what it was asked."""
+    """How many messages a bucket has: more than before, once the server has finished its work."""
     give_up_at = time.monotonic() + 30
     while (count := len(messages(api, bucket))) <= before and time.monotonic() < give_up_at:
         time.sleep(0.05)
@@ -96,7 +96,7 @@ class Events:
             api.put(f"/{name}").raise_for_status()
 
     def grow(self, turns: int) -> None:
-        """So many segments more, and as much in memory as one has."""
+        """Add this many segments, and as much in memory as one segment has."""
         for turn in range(turns + 1):
             first = self._turns * TURN_ROWS
             numbers = range(first, first + TURN_ROWS)
@@ -111,12 +111,12 @@ class Events:
 
 QUERY_MOMENTS = [
     Request("POST /cluster/staging", 4, When.UNANSWERED),
-    Request("POST /cluster/ingest", 3, When.UNTOLD),
+    Request("POST /cluster/ingest", 3, When.UNHEARD),
     Request("POST /cluster/ingest", 2, When.UNANSWERED),
     Request("GET /cluster/plan", 7, When.UNSENT),
     Request("POST /cluster/ingest", 2, When.UNSENT),
-    Request("GET /cluster/plan", 5, When.UNTOLD),
-    Request("POST /cluster/staging", 3, When.UNTOLD),
+    Request("GET /cluster/plan", 5, When.UNHEARD),
+    Request("POST /cluster/staging", 3, When.UNHEARD),
 ]
 
 
@@ -146,7 +146,7 @@ RESTORE_MOMENTS = ["segments/*/*.parquet", "generations/2.json", "generations/1.
 
 
 @pytest.mark.parametrize("moment", some(RESTORE_MOMENTS))
-def test_a_restore_that_was_killed_is_made_good_by_the_next(
+def test_a_restore_that_was_killed_is_completed_by_the_next(
     spark: SparkSession, tmp_path: Path, moment: str
 ) -> None:
     with Server(tmp_path / "old", settings=FORGETFUL) as old, client(old) as api:

@@ -1,4 +1,4 @@
-"""`export`: every message once in the files, however often and whatever is killed."""
+"""`export`: the files have every message once, however often it runs and whatever is killed."""
 
 import json
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from ursula.spark.options import OptionError, S3Options
 
 @pytest.fixture
 def options(server: Server, api: httpx.Client, path: str) -> dict[str, str]:
-    """A bucket with something in the store and something in memory."""
+    """A bucket that is partly in the store and partly in memory."""
     name = path.rpartition("/")[2]
     api.put(f"/{name}").raise_for_status()
     make(api, f"/{name}/j", JSON, b'[{"n":1},{"n":2,"who":{"name":"x"}}]')

@@ -1,4 +1,4 @@
-"""What a job that was killed left behind is removed by the next one, and nothing else is."""
+"""The next job removes what a killed job has left behind, and nothing else."""
 
 from io import BytesIO
 from pathlib import Path
@@ -22,7 +22,7 @@ LONG_AGO = "0" * 26
 
 
 class Killed(BaseException):
-    """The end of a job between two of its steps."""
+    """Ends a job between two of its steps."""
 
 
 def killed(*_: object) -> None:
@@ -64,7 +64,7 @@ def test_an_export_removes_what_was_staged_and_never_committed(
 def test_a_job_that_was_taken_over_leaves_the_files_of_the_next_one_alone(
     spark: SparkSession, options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One export pauses when its rows are staged; another one does it all; then the first goes on."""
+    """One export pauses when its rows are staged; another one does everything; then the first continues."""
     commit = RunningJob.commit
 
     def paused(job: RunningJob, done: Document) -> None:
@@ -139,8 +139,8 @@ def test_a_second_job_on_a_place_ends_with_one_line(
 ) -> None:
     first = JobLease(str(tmp_path), S3Options(), f"{folder}/orders", "job")
     with first.acquire():
-        told = pipeline(command[0], "orders", *command[1:], str(tmp_path), "--store", str(tmp_path))
-    assert told.exit_code == 1
-    assert f"another {command[0]} of the bucket 'orders'" in told.stderr
-    assert "has been running since" in told.stderr
+        result = pipeline(command[0], "orders", *command[1:], str(tmp_path), "--store", str(tmp_path))
+    assert result.exit_code == 1
+    assert f"another {command[0]} of the bucket 'orders'" in result.stderr
+    assert "has been running since" in result.stderr
     assert first.done() is None

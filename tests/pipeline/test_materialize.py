@@ -1,4 +1,4 @@
-"""`materialize`: streams folded into states, each message once, from the last state on."""
+"""`materialize`: folds streams into states, each message once, starting from the last state."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ def states(spark: SparkSession, target: Path, path: str | None) -> dict[str, Any
     return {row.stream: None if row.state is None else json.loads(row.state) for row in rows}
 
 
-def test_the_next_job_goes_on_from_the_states(
+def test_the_next_job_continues_from_the_states(
     spark: SparkSession, api: httpx.Client, bucket: str, options: dict[str, str], tmp_path: Path
 ) -> None:
     would = materialize(spark, str(tmp_path), options, folds.total, dry_run=True)
@@ -168,7 +168,7 @@ def test_a_gap_leaves_no_state_and_an_end_no_stream() -> None:
         ], size
 
 
-def test_a_state_must_be_one() -> None:
+def test_a_state_must_be_json_or_bytes() -> None:
     batches = [pa.RecordBatch.from_pylist(rows("s", 0, 1))]
     with pytest.raises(FoldFailed, match="neither bytes nor JSON"):
         list(fold_streams(lambda state, messages: {1, 2}, None, batches))
@@ -177,13 +177,13 @@ def test_a_state_must_be_one() -> None:
 @pytest.mark.parametrize(
     ("fold", "more", "says"),
     [
-        ("nonsense", {}, "written as module:function"),
+        ("nonsense", {}, "given as module:function"),
         ("no_module_here:fold", {}, "there is no fold"),
         ("tests.pipeline.folds:nobody", {}, "there is no fold"),
-        ("tests.pipeline.folds:total", {"trim": True}, "say publish too"),
+        ("tests.pipeline.folds:total", {"trim": True}, "give publish too"),
     ],
 )
-def test_what_cannot_be_done_says_so(
+def test_impossible_jobs_say_so(
     spark: SparkSession, options: dict[str, str], tmp_path: Path, fold: str, more: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(OptionError, match=says):
@@ -191,7 +191,7 @@ def test_what_cannot_be_done_says_so(
     with pytest.raises(OptionError, match="leave out the offsets"):
         materialize(spark, str(tmp_path), options | {"endingOffsets": "7"}, folds.total)
     without = {"path": str(tmp_path), "bucket": "x"}
-    with pytest.raises(OptionError, match="say endpoint"):
+    with pytest.raises(OptionError, match="give endpoint"):
         materialize(spark, str(tmp_path), without, folds.total, publish=True)
 
 

@@ -17,7 +17,7 @@ from ursula.spark.tasks.merge_segments import merge_segments, merged_rows
 
 
 def rows_of(random: Random, first: int, last: int, count: int) -> list[dict[str, Any]]:
-    """Rows as a log would have them: offsets grow with the positions."""
+    """Rows as they come from a log: offsets grow with positions."""
     positions = sorted(random.randrange(first + 1, last + 1) for _ in range(count))
     rows = []
     for number, position in enumerate(positions):

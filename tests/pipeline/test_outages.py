@@ -1,6 +1,6 @@
-"""A server or a store that is gone, before or in the middle: soon an error that says so, nothing half done.
+"""A server or a store that is gone, from the start or in the middle: an error soon, and nothing half done.
 
-When it is back, the same is done again, and every row is there once. Of S3: see `long_outages.py`.
+When it is back, the same work is repeated, and every row is there once. For S3 see `long_outages.py`.
 """
 
 import json
@@ -33,12 +33,12 @@ FAILED = (AnalysisException, PythonException, StreamingQueryException)
 STORES_WHEN_TOLD = {"cold.flush_interval": "1h"}
 
 pytestmark = pytest.mark.timeout(600)
-"""Nothing is tried again for longer than a second here: what takes so long hangs."""
+"""Retries end after a second here: a test that takes this long hangs."""
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """Two streams of a bucket in two segments, and some of both in memory only."""
+    """Two streams of a bucket in two segments; some of both is only in memory."""
     with Server(tmp_path / "node", settings=STORES_WHEN_TOLD) as running:
         with client(running) as api:
             fill(api)
@@ -46,7 +46,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 ROWS = 12
-"""So many messages the bucket has."""
+"""How many messages the bucket has."""
 
 
 def fill(api: httpx.Client) -> None:
@@ -74,7 +74,7 @@ def store_of(server: Server) -> Path:
 
 
 class Jobs:
-    """All that can be done with a bucket, and whether it was done."""
+    """Everything that can be done with a bucket, and whether it was done."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
@@ -87,7 +87,7 @@ class Jobs:
         assert ursula.spark.read(self._spark, **at(endpoint)).count() == ROWS
 
     def follow(self, endpoint: str) -> None:
-        """From the bucket into another one, with a checkpoint."""
+        """Copy the bucket into another one, with a checkpoint."""
         rows = self._spark.readStream.format("ursula").options(**at(endpoint), startingOffsets="earliest")
         target = {"endpoint": endpoint, "bucket": "target", "retryTimeout": "1", "contentType": "text/plain"}
         query = (
@@ -134,7 +134,7 @@ class Jobs:
         return job
 
     def nothing_is_there(self) -> bool:
-        """Whether nobody could take what a job has left for its result."""
+        """Whether no reader could take what a job has left behind for its result."""
         lake, states = self._folder / "lake", self._folder / "states"
         entries = (json.loads(path.read_bytes()) for path in (states / "_ursula").rglob("*.json"))
         return not any(lake.glob("date=*")) and all(entry["done"] is None for entry in entries)
@@ -146,7 +146,7 @@ def jobs(spark: SparkSession, tmp_path: Path) -> Jobs:
 
 
 def check_target(server: Server, name: str) -> None:
-    """What was written is there once."""
+    """Check that every row was written once."""
     if name in ("follow", "write"):
         with client(server) as api:
             found = content(api, "/target/s").split(b";")[:-1]
@@ -171,10 +171,10 @@ def test_no_server_at_all(jobs: Jobs) -> None:
 MIDDLES = {
     "read": Request("GET /bulk", 1, When.UNSENT),
     "follow": Request("POST /cluster/ingest", 1, When.UNANSWERED),
-    "write": Request("POST /cluster/staging", 1, When.UNTOLD),
+    "write": Request("POST /cluster/staging", 1, When.UNHEARD),
     "compact": Request("POST /cluster/replace-segments", 1, When.UNANSWERED),
     "usage": Request("POST /cluster/flush", 1, When.UNANSWERED),
-    "export": Request("GET /bulk", 1, When.UNTOLD),
+    "export": Request("GET /bulk", 1, When.UNHEARD),
     "materialize": Request("PUT /bulk/[jt]/snapshot/", 2, When.UNANSWERED),
 }
 
@@ -206,9 +206,9 @@ def test_a_server_that_goes_away_in_the_middle(jobs: Jobs, server: Server, name:
 
 
 @pytest.mark.parametrize("name", ["follow", "compact", "materialize"])
-def test_an_answer_that_is_lost_is_asked_for_again(jobs: Jobs, server: Server, name: str) -> None:
-    """The wire is cut when something was done and nobody has heard of it yet; the server goes on."""
-    moment = MIDDLES[name]._replace(when=When.UNTOLD)
+def test_a_request_whose_answer_is_lost_is_retried(jobs: Jobs, server: Server, name: str) -> None:
+    """The connection is cut after the work and before the answer; the server continues."""
+    moment = MIDDLES[name]._replace(when=When.UNHEARD)
     with Tripwire(server.url, moment, mends=True) as wire:
         jobs.of(name)(wire.endpoint)
         assert wire.has_tripped
@@ -220,7 +220,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(jobs: Jobs, server: Server, n
 
 @contextmanager
 def away(store: Path) -> Iterator[None]:
-    """The store is gone, and nothing can be stored where it was."""
+    """The store is gone, and nothing can be stored in its place."""
     elsewhere = store.rename(store.with_name("elsewhere"))
     store.write_text("no folder")
     try:
@@ -237,7 +237,7 @@ def wait_for_flush(api: httpx.Client) -> None:
         time.sleep(0.1)
 
 
-NOT_THERE = "Is the store reached from this machine"
+NOT_THERE = "Can this machine reach the store"
 REFUSED = "store_unavailable, HTTP 503"
 GONE = {
     "read": (PythonException, NOT_THERE),
@@ -268,7 +268,7 @@ def test_no_store(jobs: Jobs, server: Server) -> None:
 
 
 def test_states_that_cannot_be_published_fail_the_job(jobs: Jobs, tmp_path: Path) -> None:
-    """All is read from memory, and only then is the store needed."""
+    """Everything is read from memory, and only then is the store needed."""
     with Server(tmp_path / "node", settings=STORES_WHEN_TOLD) as server:
         with client(server) as api:
             api.put("/bulk").raise_for_status()
@@ -303,14 +303,14 @@ def test_no_store_for_what_needs_no_server(spark: SparkSession, server: Server, 
 
 
 def check_node(server: Server, folder: Path) -> None:
-    """A node that was restored has the same bytes."""
+    """Check that a restored node has the same bytes."""
     with Server(folder) as new, client(server) as old_api, client(new) as api:
         for name in ("j", "t"):
             assert content(api, f"/bulk/{name}") == content(old_api, f"/bulk/{name}")
 
 
 class Vanishing:
-    """Takes a folder away when it is told of progress for the first time."""
+    """Moves a folder away at the first progress report."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -355,11 +355,11 @@ def test_a_store_that_goes_away_in_the_middle(
 # A store in S3
 
 
-# What happens to streams while they are followed, and what no stream takes
+# What happens to streams while they are followed, and rows that streams refuse
 
 
 class Followed:
-    """A query with a checkpoint; each run has what came since the one before."""
+    """A query with a checkpoint; each run reads what came since the last run."""
 
     def __init__(self, spark: SparkSession, server: Server, folder: Path) -> None:
         reader = spark.readStream.format("ursula").options(**at(server.url), startingOffsets="earliest")
@@ -379,7 +379,7 @@ class Followed:
             self._found.append((row.stream, row.incarnation, row.offset, bytes(row.value)))
 
 
-def test_a_stream_that_is_deleted_and_made_again_while_it_is_followed(
+def test_a_stream_that_is_deleted_and_created_again_while_it_is_followed(
     spark: SparkSession, server: Server, tmp_path: Path
 ) -> None:
     query = Followed(spark, server, tmp_path)
@@ -404,7 +404,7 @@ def test_a_stream_that_is_deleted_and_made_again_while_it_is_followed(
 def test_a_stream_that_is_trimmed_while_it_is_followed(
     spark: SparkSession, server: Server, tmp_path: Path
 ) -> None:
-    """What was trimmed is 410 for who reads the stream. The bucket has it still, so nothing is lost."""
+    """Readers of the stream get 410 for trimmed messages. The bucket still has them, so nothing is lost."""
     query = Followed(spark, server, tmp_path)
     assert len(query.run()) == ROWS
     with client(server) as api:
@@ -418,7 +418,7 @@ def test_a_stream_that_is_trimmed_while_it_is_followed(
     assert [value for _, _, _, value in query.run()] == [b"1", b"2", b"3", b"4"]
 
 
-def test_json_that_is_none_is_refused_by_its_row(
+def test_a_row_that_is_not_json_is_refused_alone(
     spark: SparkSession, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = [("docs", '{"n":1}'), ("docs", '{"n":'), ("docs", '{"n":2}')]
@@ -431,7 +431,7 @@ def test_json_that_is_none_is_refused_by_its_row(
         assert json.loads(content(api, "/target/docs")) == [{"n": 1}, {"n": 1}, {"n": 2}]
 
 
-def test_a_bucket_that_nobody_made(jobs: Jobs, server: Server) -> None:
+def test_a_bucket_that_does_not_exist(jobs: Jobs, server: Server) -> None:
     with client(server) as api:
         for name in ("j", "t"):
             api.delete(f"/bulk/{name}").raise_for_status()
@@ -446,10 +446,12 @@ def test_a_bucket_that_nobody_made(jobs: Jobs, server: Server) -> None:
 # The command
 
 
-def test_a_task_that_fails_is_one_line(pipeline: Pipeline, server: Server, tmp_path: Path) -> None:
+def test_a_task_that_fails_is_reported_in_one_line(
+    pipeline: Pipeline, server: Server, tmp_path: Path
+) -> None:
     with away(store_of(server)):
         done = pipeline("export", "bulk", str(tmp_path / "lake"), "--endpoint", server.url)
     assert done.exit_code == 1
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("ursula: a task failed: FileNotFoundError: there is no segments/g0/")
+    assert last.startswith("ursula: a task failed: FileNotFoundError: segments/g0/")
     assert NOT_THERE in last

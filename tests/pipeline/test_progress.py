@@ -1,4 +1,4 @@
-"""How far a job is: told by the tasks of Spark, shown as a bar or in lines."""
+"""The progress of a job: counted in Spark's tasks, shown as a bar or in lines."""
 
 import threading
 from pathlib import Path
@@ -16,20 +16,20 @@ from ursula.pipeline.progress import Stage, by_step, report_tasks
 from ursula.terminal.progress import ProgressDisplay
 
 
-class Told(list[tuple[str, int, int]]):
-    """What a job told."""
+class Reports(list[tuple[str, int, int]]):
+    """What a job has reported."""
 
     def __call__(self, what: str, done: int, total: int) -> None:
         assert 0 <= done <= total
         self.append((what, done, total))
 
     def ends(self) -> dict[str, tuple[int, int]]:
-        """What was told of each step last, in the order of the steps."""
+        """The last report of each step, in the order of the steps."""
         return {what: (done, total) for what, done, total in self}
 
 
-def all_ended(told: Told, *steps: str) -> bool:
-    ends = told.ends()
+def all_ended(reports: Reports, *steps: str) -> bool:
+    ends = reports.ends()
     return list(ends) == list(steps) and all(done == total > 0 for done, total in ends.values())
 
 
@@ -38,42 +38,44 @@ def options(server: Server, bucket: str) -> dict[str, str]:
     return {"endpoint": server.url, "bucket": bucket, "retryTimeout": "20"}
 
 
-def test_an_export_tells_of_each_task_that_writes(
+def test_an_export_reports_each_task_that_writes(
     spark: SparkSession, options: dict[str, str], tmp_path: Path
 ) -> None:
-    told = Told()
-    export(spark, str(tmp_path / "lake"), options, expand_json=True, progress=told)
-    assert all_ended(told, "looking for columns", "writing files")
-    assert told.ends()["writing files"] == (2, 2), "what is in the store, and what is in memory"
+    reports = Reports()
+    export(spark, str(tmp_path / "lake"), options, expand_json=True, progress=reports)
+    assert all_ended(reports, "looking for columns", "writing files")
+    assert reports.ends()["writing files"] == (2, 2), "what is in the store, and what is in memory"
 
 
-def test_a_materialize_tells_of_reading_and_of_folding(
+def test_a_materialize_reports_reading_and_folding(
     spark: SparkSession, api: httpx.Client, options: dict[str, str], tmp_path: Path
 ) -> None:
     given = options | {"streams": '["cold"]'}
     for _ in range(2):  # from nothing, then from states
-        told = Told()
-        materialize(spark, str(tmp_path), given, folds.total, progress=told)
-        assert all_ended(told, "reading messages", "folding streams")
+        reports = Reports()
+        materialize(spark, str(tmp_path), given, folds.total, progress=reports)
+        assert all_ended(reports, "reading messages", "folding streams")
         post(api, f"/{options['bucket']}/cold", b'{"n":7}', JSON)
 
 
-def test_usage_tells_how_many_segments_are_counted(spark: SparkSession, server: Server, bucket: str) -> None:
-    told = Told()
-    found = usage(spark, server.url, bucket=bucket, progress=told)
-    assert all_ended(told, "counting", "adding up")
-    assert told.ends()["counting"][1] == min(found.segments, 8)
+def test_usage_reports_how_many_segments_are_counted(
+    spark: SparkSession, server: Server, bucket: str
+) -> None:
+    reports = Reports()
+    found = usage(spark, server.url, bucket=bucket, progress=reports)
+    assert all_ended(reports, "counting", "adding up")
+    assert reports.ends()["counting"][1] == min(found.segments, 8)
 
 
-def test_the_end_is_not_told_of_a_job_that_fails(spark: SparkSession) -> None:
+def test_a_job_that_fails_does_not_report_its_end(spark: SparkSession) -> None:
     def broken(number: int) -> int:
         raise ZeroDivisionError
 
-    told = Told()
-    with pytest.raises(Exception, match="ZeroDivisionError"), report_tasks(spark, ("dividing",), told):
+    reports = Reports()
+    with pytest.raises(Exception, match="ZeroDivisionError"), report_tasks(spark, ("dividing",), reports):
         spark.sparkContext.parallelize([1], 1).map(broken).collect()
-    assert told[0] == ("dividing", 0, 0)
-    assert all(done == 0 for _, done, _ in told)
+    assert reports[0] == ("dividing", 0, 0)
+    assert all(done == 0 for _, done, _ in reports)
     assert not [one for one in threading.enumerate() if one.name == "ursula-progress"]
 
 
@@ -81,7 +83,7 @@ def test_the_jobs_of_the_caller_keep_their_group(spark: SparkSession) -> None:
     context = spark.sparkContext
     context.setJobGroup("mine", "of mine")
     try:
-        with report_tasks(spark, ("counting",), Told()):
+        with report_tasks(spark, ("counting",), Reports()):
             assert context.parallelize([1, 2], 2).count() == 2
             assert context.getLocalProperty("spark.jobGroup.id") != "mine"
         assert context.getLocalProperty("spark.jobGroup.id") == "mine"
@@ -91,11 +93,11 @@ def test_the_jobs_of_the_caller_keep_their_group(spark: SparkSession) -> None:
             context.setLocalProperty(name, None)  # type: ignore[arg-type]
 
 
-def test_where_spark_tells_nothing_of_tasks_the_step_is_told() -> None:
-    told, connected = Told(), object()
-    with report_tasks(cast("SparkSession", connected), ("reading", "folding"), told):
+def test_without_a_report_from_spark_the_step_is_reported() -> None:
+    reports, connected = Reports(), object()
+    with report_tasks(cast("SparkSession", connected), ("reading", "folding"), reports):
         pass
-    assert told == [("reading", 0, 0)]
+    assert reports == [("reading", 0, 0)]
 
 
 def test_the_last_step_is_all_stages_that_are_left() -> None:

@@ -1,4 +1,4 @@
-"""What a job of `ursula pipeline` prints: what a person can act on, and nothing of Spark's small talk."""
+"""The output of `ursula pipeline`: what a person can act on, without Spark's chatter."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ FOLD = "def broken(state, messages):\n    raise ValueError('this fold is broken'
 
 
 def run(server: Server, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A job in a process of its own, which starts a Java of its own."""
+    """Run a job in its own process, which starts its own Java."""
     command = [sys.executable, "-W", "error", "-m", "ursula", "pipeline", *arguments]
     environment = {**os.environ, "URSULA_URL": server.url, "PYTHONPATH": str(folder)}
     return subprocess.run(
@@ -19,7 +19,7 @@ def run(server: Server, folder: Path, *arguments: str) -> "subprocess.CompletedP
     )
 
 
-def test_a_job_says_only_what_it_does(server: Server, bucket: str, tmp_path: Path) -> None:
+def test_a_job_prints_only_what_it_does(server: Server, bucket: str, tmp_path: Path) -> None:
     done = run(server, tmp_path, "usage", "--bucket", bucket)
     assert done.returncode == 0, done.stderr
     assert bucket in done.stdout

@@ -1,4 +1,4 @@
-"""`restore --dry-run` tells what a node from a copy would have, and writes nothing."""
+"""`restore --dry-run` reports what a node from a copy would have, and writes nothing."""
 
 import json
 from pathlib import Path
@@ -30,13 +30,13 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
     return {name: (status.st_size, status.st_mtime_ns) for name, status in found.items()}
 
 
-def test_it_tells_what_would_be_restored(pipeline: Pipeline, store: Path, tmp_path: Path) -> None:
+def test_it_reports_what_would_be_restored(pipeline: Pipeline, store: Path, tmp_path: Path) -> None:
     before = contents(store)
     data = tmp_path / "data"
     manifest = max((store / "manifests" / "g0").iterdir())
-    told = pipeline("restore", "--dry-run", str(store), "--data-dir", str(data))
-    assert told.exit_code == 0, told.output
-    lines = dict(line.split("  ", 1) for line in told.stdout.splitlines())
+    result = pipeline("restore", "--dry-run", str(store), "--data-dir", str(data))
+    assert result.exit_code == 0, result.output
+    lines = dict(line.split("  ", 1) for line in result.stdout.splitlines())
     told_of = {name: text.strip() for name, text in lines.items()}
     assert told_of["manifest"] == f"manifests/g0/{manifest.name}"
     assert told_of["up to"] == f"position {json.loads(manifest.read_bytes())['position']}"
@@ -47,20 +47,20 @@ def test_it_tells_what_would_be_restored(pipeline: Pipeline, store: Path, tmp_pa
     assert contents(store) == before
 
 
-def test_it_tells_programs_too_and_what_is_missing(pipeline: Pipeline, store: Path, tmp_path: Path) -> None:
+def test_it_reports_missing_objects_and_speaks_json(pipeline: Pipeline, store: Path, tmp_path: Path) -> None:
     segment = next((store / "segments").rglob("*.parquet"))
     segment.unlink()
-    told = pipeline("restore", "--dry-run", str(store), "--data-dir", str(tmp_path / "data"), "--json")
-    assert told.exit_code == 1
-    facts = json.loads(told.stdout)
+    result = pipeline("restore", "--dry-run", str(store), "--data-dir", str(tmp_path / "data"), "--json")
+    assert result.exit_code == 1
+    facts = json.loads(result.stdout)
     assert (facts["dry_run"], facts["generation"], facts["extent"]["streams"]) == (True, 2, 2)
     assert [damage["name"] for damage in facts["damages"]] == [str(segment.relative_to(store))]
 
 
-def test_it_refuses_what_a_restore_would_refuse(pipeline: Pipeline, store: Path, tmp_path: Path) -> None:
-    told = pipeline("restore", "--dry-run", str(store), "--data-dir", str(store.parent))
-    assert told.exit_code == 1
-    assert "is not empty" in told.stderr
-    told = pipeline("restore", "--dry-run", str(tmp_path), "--data-dir", str(tmp_path / "data"))
-    assert told.exit_code == 1
-    assert "is not a store" in told.stderr
+def test_it_rejects_what_a_restore_would_reject(pipeline: Pipeline, store: Path, tmp_path: Path) -> None:
+    result = pipeline("restore", "--dry-run", str(store), "--data-dir", str(store.parent))
+    assert result.exit_code == 1
+    assert "is not empty" in result.stderr
+    result = pipeline("restore", "--dry-run", str(tmp_path), "--data-dir", str(tmp_path / "data"))
+    assert result.exit_code == 1
+    assert "is not a store" in result.stderr

@@ -1,4 +1,4 @@
-"""`usage`: what each bucket has got, day by day, from the history alone."""
+"""`usage`: what each bucket received, day by day, from the history alone."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from ursula.spark.options import OptionError
 
 @pytest.fixture(scope="module")
 def counted(start_server: Any) -> tuple[Server, set[date]]:
-    """A server with two buckets, in two segments and in memory; and the days on which that may have been."""
+    """A server with two buckets, in two segments and in memory; and the possible dates of the messages."""
     server: Server = start_server()
     begun = datetime.now(UTC).date()
     with httpx.Client(base_url=server.url, timeout=60) as api:
@@ -40,12 +40,12 @@ def counted(start_server: Any) -> tuple[Server, set[date]]:
 
 
 def sums(found: Any) -> dict[str, tuple[int, int]]:
-    """Messages and bytes of each bucket, whatever the day is."""
-    told: dict[str, tuple[int, int]] = {}
+    """Messages and bytes of each bucket, on all days."""
+    counts: dict[str, tuple[int, int]] = {}
     for used in found.used:
-        before = told.get(used.bucket, (0, 0))
-        told[used.bucket] = (before[0] + used.messages, before[1] + used.bytes)
-    return told
+        before = counts.get(used.bucket, (0, 0))
+        counts[used.bucket] = (before[0] + used.messages, before[1] + used.bytes)
+    return counts
 
 
 def test_everything_is_counted_once(spark: SparkSession, counted: tuple[Server, set[date]]) -> None:
@@ -56,7 +56,9 @@ def test_everything_is_counted_once(spark: SparkSession, counted: tuple[Server, 
     assert sums(found) == {"first": (5, 7 + 1 + 2 + 3), "second": (2, 105)}
     assert {used.day for used in found.used} <= days
     if len(days) == 1:
-        assert [used.streams for used in found.used] == [2, 2], "a stream that is made again is another one"
+        assert [used.streams for used in found.used] == [2, 2], (
+            "a stream that is created again is another one"
+        )
     store = str(server.data_dir / "cold")
     assert usage(spark, path=store).used == found.used
     assert set(sums(usage(spark, path=store, bucket="second"))) == {"second"}
@@ -64,7 +66,7 @@ def test_everything_is_counted_once(spark: SparkSession, counted: tuple[Server, 
 
 
 def test_what_cannot_be_read_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="say endpoint or path"):
+    with pytest.raises(OptionError, match="give endpoint or path"):
         usage(spark)
     with pytest.raises(OptionError, match="there is no store"):
         usage(spark, path=str(tmp_path))

@@ -1,4 +1,4 @@
-"""`verify`: a store that is whole is told to be, and whatever is damaged is named."""
+"""`verify`: an undamaged store passes, and every damage is named."""
 
 import json
 import shutil
@@ -43,11 +43,11 @@ def segments(store: Path) -> list[Path]:
 
 
 def test_a_whole_store_has_no_damage(spark: SparkSession, store: Path) -> None:
-    told: list[tuple[str, int, int]] = []
-    found = verify(spark, str(store), progress=lambda what, done, total: told.append((what, done, total)))
+    reported: list[tuple[str, int, int]] = []
+    found = verify(spark, str(store), progress=lambda what, done, total: reported.append((what, done, total)))
     assert found.damages == []
     assert (found.extent.segments, found.extent.streams, found.extent.blobs) == (len(segments(store)), 1, 1)
-    assert told[-1][1] == told[-1][2]
+    assert reported[-1][1] == reported[-1][2]
     assert verify(spark, str(store), dry_run=True).extent == found.extent
 
 

@@ -1,4 +1,4 @@
-"""A wire before a server: what is sent passes, until the request of one moment."""
+"""A proxy for a server that forwards everything, until a certain request."""
 
 import contextlib
 import re
@@ -11,17 +11,17 @@ from urllib.parse import urlsplit
 
 
 class When(Enum):
-    """What has become of the request when the wire trips."""
+    """What has happened to the request when the wire trips."""
 
     UNSENT = auto()
     UNANSWERED = auto()
-    """It is sent, and the server is at it."""
-    UNTOLD = auto()
-    """It is answered, and nobody has heard of it."""
+    """It is sent, and the server is working on it."""
+    UNHEARD = auto()
+    """It is answered, and the client has not got the answer."""
 
 
 class Request(NamedTuple):
-    """The moment of a request: the so-manieth that looks like this."""
+    """A request that matches a pattern, by its number, and the moment in its life."""
 
     pattern: str
     number: int
@@ -29,7 +29,7 @@ class Request(NamedTuple):
 
 
 class Tripwire:
-    """Forwards connections. Once it has tripped it holds them all; one that `mends` cuts only that one."""
+    """Forwards connections. Once it has tripped it holds them all; if it `mends`, it cuts only that one."""
 
     def __init__(self, endpoint: str, moment: Request, mends: bool = False) -> None:
         address = urlsplit(endpoint)
@@ -47,7 +47,7 @@ class Tripwire:
 
     @property
     def endpoint(self) -> str:
-        """Where the server seems to be."""
+        """The address to use instead of the server's."""
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     @property
@@ -69,7 +69,7 @@ class Tripwire:
         return self._over.is_set()
 
     def end(self) -> None:
-        """Cut all connections, and take no more."""
+        """Cut all connections, and accept no more."""
         self._over.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -99,7 +99,7 @@ class Tripwire:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 is_it = self._is_the_moment(data)
-                if is_it and self._when is When.UNTOLD:
+                if is_it and self._when is When.UNHEARD:
                     awaited.set()
                 elif is_it and self._when is When.UNSENT:
                     self._trip()

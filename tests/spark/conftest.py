@@ -1,4 +1,4 @@
-"""A session of Spark, a bucket that lies in the store and in memory, and a server whose store is in S3."""
+"""A Spark session, a bucket that is partly in the store and partly in memory, and a server with S3."""
 
 import os
 import shutil
@@ -19,14 +19,14 @@ from ursula.spark.options import S3Options
 MASTER = "local[2]"
 SETTINGS = {"spark.sql.shuffle.partitions": "2"}
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a Java that lives for minutes: it does not pay to optimize its code."""
+"""For a Java process that runs for minutes only: optimizing its code does not pay."""
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED)
 os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", SHORT_LIVED)
 
 
 def stop_session() -> None:
-    """There is one in a process at a time: it makes room for one with other settings."""
+    """Stop the session of this process: there can be only one, and the next one has other settings."""
     session = SparkSession.getActiveSession()
     if session is not None:
         session.stop()
@@ -39,7 +39,7 @@ def copied_store(root: str, folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def end_of_sessions() -> Iterator[None]:
-    """Nothing is left running at the end."""
+    """Stops the session at the end."""
     yield
     stop_session()
 
@@ -66,7 +66,7 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 
 @pytest.fixture(scope="module")
 def s3(seaweed: Seaweed) -> S3Options:
-    """How it is reached."""
+    """How to reach it."""
     return S3Options(seaweed.endpoint, "us-east-1", ACCESS_KEY_ID, SECRET_ACCESS_KEY)
 
 
@@ -87,14 +87,14 @@ def server_in_s3(seaweed: Seaweed, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def api_in_s3(server_in_s3: Server) -> Iterator[httpx.Client]:
-    """Its client."""
+    """A client of it."""
     with httpx.Client(base_url=server_in_s3.url, timeout=60) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def read_in_s3(server_in_s3: Server, s3: S3Options) -> dict[str, str]:
-    """The options of a read from it, but for the bucket."""
+    """The options of a read from it, without the bucket."""
     return {
         "endpoint": server_in_s3.url,
         "s3Endpoint": s3.endpoint or "",
@@ -106,7 +106,7 @@ def read_in_s3(server_in_s3: Server, s3: S3Options) -> dict[str, str]:
 
 @pytest.fixture
 def bucket(server: Server, api: httpx.Client, path: str) -> str:
-    """Three streams: one in the store, one in memory only, one in both, beside another bucket."""
+    """Three streams: one in the store, one in memory, one in both. There is another bucket beside it."""
     name = path.rpartition("/")[2]
     for one in (name, f"{name}-other"):
         api.put(f"/{one}").raise_for_status()

@@ -22,7 +22,7 @@ _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
 class Standalone:
-    """The cluster; what it starts is ended by process id."""
+    """The cluster. It ends the processes that it has started by their ids."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -33,7 +33,7 @@ class Standalone:
 
     @property
     def master(self) -> str:
-        """What sessions are told."""
+        """The master URL for sessions."""
         return f"spark://{HOST}:{self._port}"
 
     def __enter__(self) -> Self:
@@ -72,7 +72,7 @@ class Standalone:
         return [child for child in found if EXECUTOR in _command(child)]
 
     def kill_executor(self) -> None:
-        """End one of them, as if its machine were gone."""
+        """Kill one of them, as if its machine had failed."""
         deadline = time.monotonic() + START_SECONDS_MAX
         while not (found := self.executors()):
             if time.monotonic() > deadline:
@@ -102,10 +102,10 @@ class Standalone:
     def _alive(self) -> int:
         """How many workers the master knows; -1 if it does not answer."""
         try:
-            told: dict[str, Any] = httpx.get(f"http://{HOST}:{self._web_port}/json/", timeout=5).json()
+            status: dict[str, Any] = httpx.get(f"http://{HOST}:{self._web_port}/json/", timeout=5).json()
         except (httpx.HTTPError, ValueError):
             return -1
-        return int(told["aliveworkers"])
+        return int(status["aliveworkers"])
 
 
 def _free_port() -> int:
@@ -116,7 +116,7 @@ def _free_port() -> int:
 
 
 def _children(pid: int) -> list[int]:
-    """The processes that a process has started, and those that they have."""
+    """All descendants of a process."""
     found: list[int] = []
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(FileNotFoundError):

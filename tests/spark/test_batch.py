@@ -1,4 +1,4 @@
-"""A bucket as a Spark table: the same rows as its feed has, wherever they lie."""
+"""A bucket as a Spark table: the same rows as in its feed, wherever they are."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def table(spark: SparkSession, server: Server, bucket: str) -> Table:
 
 
 def feed(api: httpx.Client, bucket: str) -> list[dict[str, Any]]:
-    """What happened in the bucket."""
+    """The feed of the bucket."""
     rows: list[dict[str, Any]] = []
     after = "-1"
     while True:
@@ -80,15 +80,15 @@ def test_events_and_producers_come_when_they_are_asked_for(
     found = [row.asDict() for row in frame.collect()]
     expected = sorted(feed(api, bucket), key=lambda row: (row["position"], row["index"], row["kind"]))
     assert len(found) == len(expected)
-    for row, told in zip(found, expected, strict=True):
+    for row, entry in zip(found, expected, strict=True):
         for name in ("kind", "stream", "incarnation", "content_type", "index"):
-            assert row[name] == told[name]
+            assert row[name] == entry[name]
         for name in ("position", "offset", "next_offset"):
-            assert row[name] == int(told[name])
-        assert row["record"] == told.get("record")
+            assert row[name] == int(entry[name])
+        assert row["record"] == entry.get("record")
         assert row["bucket"] == bucket
-        assert row["producer_id"] == (told.get("producer") or {}).get("id")
-        assert (None if row["event"] is None else json.loads(row["event"])) == told.get("event")
+        assert row["producer_id"] == (entry.get("producer") or {}).get("id")
+        assert (None if row["event"] is None else json.loads(row["event"])) == entry.get("event")
     assert {row["kind"] for row in found} >= {"create", "append", "attributes"}
 
 
@@ -109,7 +109,7 @@ def test_some_streams(table: Table, options: dict[str, str], streams: list[str])
     assert sorted(row.stream for row in rows) == streams
 
 
-def test_from_a_position_and_a_time_on_and_up_to_others(table: Table) -> None:
+def test_from_a_position_or_a_time_up_to_another(table: Table) -> None:
     rows = table().orderBy("position", "index").select("position", "appended_at", "value").collect()
     middle = rows[2].position
     later = messages(table(startingOffsets=str(middle)))
@@ -147,7 +147,7 @@ def test_an_empty_bucket_is_an_empty_table(api: httpx.Client, table: Table) -> N
     assert table(bucket="empty-table").count() == 0
 
 
-def test_a_file_that_is_gone_is_looked_for_again(server: Server, api: httpx.Client, bucket: str) -> None:
+def test_rows_of_a_file_that_is_gone_are_found_again(server: Server, api: httpx.Client, bucket: str) -> None:
     options = parse_read_options({"endpoint": server.url, "bucket": bucket})
     tasks = partitions_of(options)
     cold = [span for task in tasks for span in task.spans if span.path is not None]
@@ -177,7 +177,7 @@ def test_a_partition_reads_the_same_whatever_happens_meanwhile(
     )
 
 
-def test_a_bucket_that_was_made_again_has_nothing_of_the_old_one(
+def test_a_bucket_that_was_created_again_has_nothing_of_the_old_one(
     server: Server, api: httpx.Client, path: str
 ) -> None:
     name = f"{path.rpartition('/')[2]}-again"
@@ -240,7 +240,7 @@ def test_wrong_options(options: dict[str, str], message: str) -> None:
         parse_read_options(options)
 
 
-def test_what_the_server_refuses_is_told(table: Table, tmp_path: Path) -> None:
+def test_what_the_server_refuses_is_reported(table: Table, tmp_path: Path) -> None:
     with pytest.raises(AnalysisException, match="there is no bucket 'nobody-made-it'"):
         table(bucket="nobody-made-it").count()
     with pytest.raises(AnalysisException, match="endingOffsets 999999999999999999 is after"):

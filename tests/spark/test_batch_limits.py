@@ -1,4 +1,4 @@
-"""How much a batch of a stream has: no batch is for files that have nothing of the bucket."""
+"""The limits of a streaming batch: files without rows of the bucket make no batch."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,14 +12,14 @@ from tests.spark.test_streaming import Follower, append, flush, follow
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One with so few segments that none are merged."""
+    """A server that has too few segments to merge any."""
     with Server(tmp_path_factory.mktemp("server") / "data") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def buckets(server: Server) -> tuple[str, str]:
-    """A bucket with a message in its first and its last segment, and one with messages in those between."""
+    """A bucket with messages in the first and the last segment, and another with messages in between."""
     with httpx.Client(base_url=server.url, timeout=60) as api:
         return filled(api, "ours", "theirs")
 

@@ -1,4 +1,4 @@
-"""A store that is read without its server: of a bucket that was made again, only what is of the new one."""
+"""Reading a store without its server: of a bucket that was created again, only rows of the new one."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def values(options: ReadOptions) -> list[str]:
     return [row["value"].decode() for batch in batches for row in batch.to_pylist()]
 
 
-def test_rows_of_the_bucket_that_was_before_do_not_show(api: httpx.Client, bucket: str, root: str) -> None:
+def test_rows_of_a_deleted_bucket_do_not_show(api: httpx.Client, bucket: str, root: str) -> None:
     append(api, bucket, "old")
     flush(api)
     options = parse_read_options({"bucket": bucket, "path": root})
@@ -47,9 +47,7 @@ def test_rows_of_the_bucket_that_was_before_do_not_show(api: httpx.Client, bucke
     assert take_view(options, None).after == plan["after"]
 
 
-def test_rows_of_a_bucket_in_one_segment_with_another_of_its_name(
-    api: httpx.Client, bucket: str, root: str
-) -> None:
+def test_rows_of_two_buckets_of_one_name_in_one_segment(api: httpx.Client, bucket: str, root: str) -> None:
     append(api, bucket, "old")
     remake(api, bucket)
     flush(api)
@@ -79,7 +77,7 @@ def test_a_position_before_the_bucket_is_refused(api: httpx.Client, bucket: str,
         take_view(options, before)
 
 
-def test_a_query_on_a_store_notices_that_its_bucket_was_made_again(
+def test_a_query_on_a_store_notices_that_its_bucket_was_created_again(
     api: httpx.Client, bucket: str, root: str
 ) -> None:
     append(api, bucket, "old")

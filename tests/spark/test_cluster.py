@@ -1,4 +1,4 @@
-"""From a bucket through Spark into another, on a real cluster and with a store in S3: every row once."""
+"""From one bucket through Spark into another, on a real cluster with a store in S3: every row once."""
 
 import threading
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def session(cluster: Standalone) -> Iterator[SparkSession]:
 
 
 def fill(api: httpx.Client, bucket: str) -> dict[str, bytes]:
-    """Rows in several segments and in memory; what each stream has then."""
+    """Write rows to several segments and to memory; returns the contents of each stream."""
     api.put(f"/{bucket}").raise_for_status()
     api.put(f"/{bucket}-out").raise_for_status()
     expected = {f"s{number}": b"" for number in range(STREAMS)}

@@ -1,4 +1,4 @@
-"""The examples work as they are, and the pictures in the docs are theirs."""
+"""The examples run unchanged, and draw the pictures in the docs."""
 
 import runpy
 import sys
@@ -24,7 +24,7 @@ def server(start_server: Any) -> Server:
 def run_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., list[str]]:
-    """What it tells in this process, which has a Java already; Java does not follow into the folder."""
+    """The output of an example in this process, which runs Java already. Java stays in its folder."""
 
     def run(name: str, *more: str) -> list[str]:
         script = str(ROOT / "examples" / f"{name}.py")
@@ -39,8 +39,8 @@ def run_here(
 def test_the_dashboard_counts_every_run(
     server: Server, tmp_path: Path, run_here: Callable[..., list[str]]
 ) -> None:
-    told = run_here("agent_dashboard", "--endpoint", server.url, "--demo")
-    assert told[-1].endswith(": 120 runs have ended")
+    output = run_here("agent_dashboard", "--endpoint", server.url, "--demo")
+    assert output[-1].endswith(": 120 runs have ended")
     drawn = (tmp_path / "dashboard.svg").read_text()
     ElementTree.fromstring(drawn)
     assert drawn == (PICTURES / "agent-dashboard.svg").read_text()
@@ -50,10 +50,10 @@ def test_the_chats_are_folded_and_published(
     server: Server, tmp_path: Path, run_here: Callable[..., list[str]]
 ) -> None:
     states = str(tmp_path / "chat-states")
-    told = run_here("chat_snapshots", "--endpoint", server.url, "--states", states, "--demo")
-    assert told[0] == "4 rooms have changed, 4 snapshots were published"
-    assert [line.partition(":")[0] for line in told[1:]] == ["garden", "kitchen", "library", "roof"]
+    output = run_here("chat_snapshots", "--endpoint", server.url, "--states", states, "--demo")
+    assert output[0] == "4 rooms have changed, 4 snapshots were published"
+    assert [line.partition(":")[0] for line in output[1:]] == ["garden", "kitchen", "library", "roof"]
     assert (tmp_path / "chats.svg").read_text() == (PICTURES / "chat-snapshots.svg").read_text()
     again = run_here("chat_snapshots", "--endpoint", server.url, "--states", states)
     assert again[0] == "0 rooms have changed, 0 snapshots were published"
-    assert again[1:] == told[1:]
+    assert again[1:] == output[1:]

@@ -1,4 +1,4 @@
-"""A missing or wrong Java is told in one line."""
+"""A missing or wrong Java is reported in one line."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def test_the_java_that_is_here_will_do() -> None:
     check_java()
 
 
-def test_none_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(JavaMissing, match="and there is none: type: sudo apt-get install"):
@@ -26,7 +26,7 @@ def test_none_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.8.0_292", "11.0.20", "16"])
-def test_one_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_a_java_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     fake_java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match=r"needs Java 17 or newer, and .*/bin/java is (8|11|16): type"):
@@ -34,13 +34,13 @@ def test_one_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ve
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21", "25-ea"])
-def test_newer_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_newer_versions_of_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     fake_java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     check_java()
 
 
-def test_one_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match="does not run"):
         check_java()

@@ -1,4 +1,4 @@
-"""A bucket that Spark reads itself: the same rows as the format has, and less to read for them."""
+"""A bucket whose files Spark reads itself: the same rows as from the format, and less to read."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +75,7 @@ def test_the_same_options(native: Read, by_format: Read) -> None:
         {"streamPrefix": "co"},
         {"streamGlob": "*o*[!d]"},
         {"streamGlob": "both"},
+        {"streamGlob": "[b[]o*"},
         {"startingOffsets": str(middle.position)},
         {"endingOffsets": str(middle.position), "includeEvents": "true"},
         {"startingOffsets": str(middle.position), "endingOffsets": str(middle.position)},
@@ -176,14 +177,14 @@ def test_spark_reads_only_the_row_groups_that_it_needs(
 
 
 def scanned(frame: DataFrame) -> int:
-    """How many rows come out of Parquet, before any is filtered."""
+    """How many rows Spark reads from Parquet, before it filters."""
     plan = frame._jdf.queryExecution().executedPlan()
     frame._jdf.collectToPython()
     leaves = plan.collectLeaves()
     return sum(leaves.apply(i).metrics().apply("numOutputRows").value() for i in range(leaves.size()))
 
 
-def test_what_is_said_of_s3_is_said_to_hadoop() -> None:
+def test_the_options_for_s3_are_passed_to_hadoop() -> None:
     assert s3a_settings(S3Options()) == {}
     assert s3a_settings(S3Options("http://127.0.0.1:1", "r", "id", "key", "token")) == {
         "fs.s3a.endpoint": "http://127.0.0.1:1",
@@ -195,7 +196,7 @@ def test_what_is_said_of_s3_is_said_to_hadoop() -> None:
     }
 
 
-def test_rows_of_a_bucket_of_that_name_that_was_before_do_not_show(
+def test_rows_of_a_deleted_bucket_of_that_name_do_not_show(
     spark: SparkSession, server: Server, api: httpx.Client
 ) -> None:
     for text in (b"old", b"new"):

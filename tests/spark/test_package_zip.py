@@ -1,4 +1,4 @@
-"""What executors need comes with the session, and pyarrow is all that has to be there already."""
+"""The session sends executors what they need, and all that they must have already is pyarrow."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ import ursula.spark
 from ursula.spark.launch.package_zip import is_local, package_zip, send_package
 
 THERE = ("pyarrow", "pyarrow.libs", "numpy", "numpy.libs", "pyspark", "py4j")
-"""What lies on an executor: pyarrow and numpy are installed, the others come with Spark."""
+"""What an executor has: pyarrow and numpy are installed, the others come with Spark."""
 
 READS = """
 import json, sys
@@ -27,6 +27,8 @@ from ursula.spark.reads.options import parse_read_options
 from ursula.spark.reads.partitions import partitions_of
 from ursula.spark.reads.rows import read_partition
 from ursula.spark.source import UrsulaSource
+from ursula.spark.tasks import day_files, fold, merge_segments, object_copy
+from ursula.spark.tasks import segment_check, segment_usage, state_files
 options = parse_read_options(json.loads(sys.argv[3]))
 batches = [batch for task in partitions_of(options) for batch in read_partition(options, task, ["stream"])]
 found = sorted({name for batch in batches for name in batch["stream"].to_pylist()})
@@ -37,7 +39,7 @@ print(json.dumps([UrsulaSource.name(), found, sorted(foreign), sys.modules["ursu
 
 @pytest.fixture(scope="module")
 def cluster(no_spark: None) -> Iterator[SparkSession]:
-    """A session whose executor is a process of its own."""
+    """A session with an executor in its own process."""
     settings = {**SETTINGS, "spark.executor.memory": "512m", "spark.executor.extraJavaOptions": SHORT_LIVED}
     spark = ursula.spark.session("local-cluster[1,1,1024]", settings)
     yield spark

@@ -26,7 +26,7 @@ OPERATORS: list[Operator] = ["=", ">", ">=", "<", "<=", "in", "starts"]
 
 
 def segment() -> tuple[pa.Table, Footer]:
-    """A row group for each stream; positions go round the streams, seconds go with positions."""
+    """A row group for each stream. Positions alternate between the streams, and times grow with positions."""
     rows = [
         {
             "bucket": "b",

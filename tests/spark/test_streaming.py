@@ -1,4 +1,4 @@
-"""A bucket that Spark follows: every message once, whatever happens to the query and to the files."""
+"""Spark follows a bucket: every message once, whatever happens to the query and to the files."""
 
 import json
 import logging
@@ -54,7 +54,7 @@ def append(api: httpx.Client, bucket: str, *texts: str, stream: str = "a") -> No
 
 
 def remake(api: httpx.Client, bucket: str) -> None:
-    """Delete a bucket that has one stream, and make it again with a message in it."""
+    """Delete a bucket with one stream, and create it again with a message."""
     assert api.delete(f"/{bucket}/a").status_code == 204
     assert api.delete(f"/{bucket}").status_code == 204
     api.put(f"/{bucket}").raise_for_status()
@@ -77,7 +77,7 @@ def joined(batches: list[list[str]]) -> list[str]:
 
 
 class Follower:
-    """A query without Spark: a reader, and the offset that was committed last."""
+    """A query without Spark: a reader, and the last committed offset."""
 
     def __init__(self, bucket: str, offset: Offset | None = None, **options: str) -> None:
         self.source = UrsulaSource({"bucket": bucket, "retryTimeout": "20", **options})
@@ -100,7 +100,7 @@ class Follower:
         return found
 
     def batches(self) -> list[list[str]]:
-        """All batches there are."""
+        """All remaining batches."""
         found = []
         while (batch := self.batch()) is not None:
             found.append(batch)
@@ -165,7 +165,7 @@ def test_no_batch_without_something_in_the_bucket(server: Server, api: httpx.Cli
     assert follower.offset == before
 
 
-def test_batches_end_where_the_goals_are_reached(server: Server, api: httpx.Client, bucket: str) -> None:
+def test_batches_end_where_a_limit_is_reached(server: Server, api: httpx.Client, bucket: str) -> None:
     for number in range(4):
         append(api, bucket, f"{number}-0", f"{number}-1")
         flush(api)
@@ -187,7 +187,7 @@ def test_batches_end_where_the_goals_are_reached(server: Server, api: httpx.Clie
     assert ignored.batch(ReadAllAvailable()) == expected
 
 
-def test_what_is_in_memory_is_shared_out_too(server: Server, api: httpx.Client, bucket: str) -> None:
+def test_hot_rows_are_divided_into_batches_too(server: Server, api: httpx.Client, bucket: str) -> None:
     texts = [str(number) * 300_000 for number in range(9)]
     append(api, bucket, *texts)
     follower = follow(server, bucket, startingOffsets="earliest", maxBytesPerTrigger="1")
@@ -317,7 +317,7 @@ def test_a_checkpoint_of_another_bucket_is_refused(server: Server, bucket: str) 
     assert offset is not None
     with pytest.raises(WrongCheckpoint, match="is of the bucket 'another', and the option bucket is"):
         follow(server, bucket, {**offset, "bucket": "another"}, failOnDataLoss="false").batch()
-    with pytest.raises(WrongCheckpoint, match="which is no position of a bucket"):
+    with pytest.raises(WrongCheckpoint, match="which is not a position of a bucket"):
         follow(server, bucket, {"0": 7}).batch()
 
 
@@ -345,7 +345,7 @@ def test_a_log_that_ends_before_the_checkpoint(
     assert lenient.read(offset, beyond) == ["two", "three"]
 
 
-def test_a_bucket_that_was_made_again(server: Server, api: httpx.Client, bucket: str) -> None:
+def test_a_bucket_that_was_created_again(server: Server, api: httpx.Client, bucket: str) -> None:
     append(api, bucket, "old", "older")
     follower = follow(server, bucket, startingOffsets="earliest")
     assert follower.batch() == ["old", "older"]
@@ -368,7 +368,7 @@ def test_a_bucket_that_was_made_again(server: Server, api: httpx.Client, bucket:
         gone.batch()
 
 
-def test_a_restore_that_went_back_behind_the_checkpoint(tmp_path: Path) -> None:
+def test_a_restore_that_went_back_before_the_checkpoint(tmp_path: Path) -> None:
     settings = {"cold.root": str(tmp_path / "cold"), "cold.flush_interval": "1h"}
     with Server(tmp_path / "old", settings=settings) as old, client(old) as api:
         for name in ("shop", "remade"):
@@ -386,7 +386,7 @@ def test_a_restore_that_went_back_behind_the_checkpoint(tmp_path: Path) -> None:
     with Server(tmp_path / "new", settings=settings) as new, client(new) as api:
         assert follow(new, "shop", kept).batches() == []
         strict = follow(new, "shop", follower.offset)
-        with pytest.raises(DataLost, match=r"a restore went back to position \d+, behind the checkpoint"):
+        with pytest.raises(DataLost, match=r"a restore went back to position \d+, before the checkpoint"):
             strict.batch()
         lenient = follow(new, "shop", follower.offset, failOnDataLoss="false")
         assert joined(lenient.batches()) == []
@@ -432,7 +432,7 @@ class Query:
         self.batches: list[list[str]] = []
 
     def run(self, before: Callable[[int], None] = lambda batch: None) -> None:
-        """Read what there is; `before` is called before a batch is taken."""
+        """Read what there is; `before` is called before each batch."""
 
         def take(frame: DataFrame, number: int) -> None:
             rows = frame.orderBy("position", "index").collect()
@@ -532,7 +532,7 @@ def test_a_query_shows_where_it_is_and_reads_chosen_columns(
     assert shown["bucket"] == bucket
 
 
-def test_what_goes_wrong_ends_the_query_and_is_told(
+def test_a_failure_ends_the_query_and_is_reported(
     spark: SparkSession, server: Server, api: httpx.Client, bucket: str, tmp_path: Path
 ) -> None:
     append(api, bucket, "old")

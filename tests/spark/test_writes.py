@@ -1,4 +1,4 @@
-"""Writing from Spark: every row is appended exactly once, whatever is tried again."""
+"""Writing from Spark: every row is appended exactly once, whatever is retried."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def save(frame: DataFrame, options: dict[str, str], **more: str) -> None:
 
 
 def messages(api: httpx.Client, bucket: str) -> list[tuple[str, bytes]]:
-    """What all streams have, each message by itself."""
+    """The messages of all streams."""
     found = []
     for listed in api.get(f"/{bucket}/streams").json()["streams"]:
         name = listed["stream_id"]
@@ -131,7 +131,7 @@ class Stream:
         self._count += 1
 
     def run(self, partitions: int = 2, by: tuple[str, ...] = ()) -> None:
-        """Write all that is there."""
+        """Write everything."""
         read = self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
         frame = read.parquet(str(self._folder / "in")).repartition(partitions, *by)
         query = (
@@ -143,7 +143,7 @@ class Stream:
         query.awaitTermination()
 
     def forget_commit(self, batch: int) -> None:
-        """As if the driver had died between the commit of the sink and the note of it."""
+        """As if the driver had died after the commit of the sink and before Spark recorded it."""
         (self._folder / "checkpoint" / "commits" / str(batch)).unlink()
         (self._folder / "checkpoint" / "commits" / f".{batch}.crc").unlink(missing_ok=True)
 
@@ -183,7 +183,7 @@ def test_a_refused_row_ends_the_query(stream: Stream, api: httpx.Client, bucket:
         stream.run()
 
 
-def test_what_spark_does_not_know_of_is_tried_again(
+def test_a_commit_that_spark_does_not_know_of_is_retried(
     spark: SparkSession, api: httpx.Client, bucket: str, options: dict[str, str]
 ) -> None:
     """Two attempts of a task, of which only one is committed, and a commit that is repeated."""
