@@ -12,7 +12,7 @@ PIP := .venv/bin/python -m pip install --disable-pip-version-check -q -c constra
 NPM := npm install --no-audit --no-fund --no-package-lock --loglevel=error
 PYTEST := .venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
 SPARK_FAULTS := $(addprefix tests/pipeline/,test_driver_killed.py long_driver_killed.py test_outages.py long_outages.py)
-TINY := tests/http tests/interop tests/client $(addprefix tests/faults/test_,$(addsuffix .py,kill kill_bucket stop disk cold_disk connections))
+TINY := tests/http tests/interop tests/client tests/terminal $(addprefix tests/faults/test_,$(addsuffix .py,kill kill_bucket stop disk cold_disk connections))
 NODE_TESTS := $(addprefix tests/,client conformance interop)
 PINS := pyproject.toml constraints.txt
 

@@ -45,7 +45,7 @@ def write_demo(endpoint: str) -> None:
 def main() -> None:
     """Count the runs that have ended, and draw the chart whenever a count changes."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--endpoint", default="http://127.0.0.1:4437")
+    parser.add_argument("--url", "--endpoint", dest="endpoint", default="http://127.0.0.1:4437")
     parser.add_argument("--picture", type=Path, default=Path("dashboard.svg"))
     parser.add_argument("--checkpoint", default="dashboard-checkpoint")
     parser.add_argument("--demo", action="store_true")

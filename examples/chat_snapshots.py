@@ -46,7 +46,7 @@ def write_demo(endpoint: str) -> None:
 def main() -> None:
     """Fold, publish, and show what a newcomer gets."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--endpoint", default="http://127.0.0.1:4437")
+    parser.add_argument("--url", "--endpoint", dest="endpoint", default="http://127.0.0.1:4437")
     parser.add_argument("--states", default="chat-states")
     parser.add_argument("--picture", type=Path, default=Path("chats.svg"))
     parser.add_argument("--demo", action="store_true")

@@ -5,7 +5,7 @@ from bench.results import OURS, Figure, Row, Verdict
 
 
 def figure(ours: list[float], theirs: list[float]) -> Figure:
-    """What some rounds gave."""
+    """A figure with the results of some rounds."""
     found = Figure("appends/s")
     for server, values in ((OURS, ours), ("rival", theirs)):
         for value in values:
@@ -17,12 +17,12 @@ def test_a_machine_that_gets_slower_and_slower_changes_no_ratio() -> None:
     assert figure([100, 50, 20], [50, 25, 10]).ratio("rival") == 2.0
 
 
-def test_one_odd_round_is_no_matter() -> None:
+def test_one_odd_round_does_not_change_the_ratio() -> None:
     assert figure([100, 100, 5], [50, 50, 50]).ratio("rival") == 2.0
 
 
 @pytest.mark.parametrize("theirs", [[50, 50], [50, 0, 50]], ids=["fewer rounds", "a round without"])
-def test_rounds_that_cannot_be_compared_leave_the_medians(theirs: list[float]) -> None:
+def test_the_medians_are_compared_if_the_rounds_cannot_be(theirs: list[float]) -> None:
     assert figure([100, 100, 100], theirs).ratio("rival") == 2.0
 
 
@@ -32,7 +32,7 @@ def test_what_was_not_measured_has_no_ratio(ours: list[float], theirs: list[floa
 
 
 @pytest.mark.parametrize(("asked", "verdict"), [(2.0, Verdict.MET), (2.1, Verdict.MISSED)])
-def test_a_row_says_whether_what_was_asked_is_met(asked: float, verdict: Verdict) -> None:
+def test_a_row_says_whether_its_target_is_met(asked: float, verdict: Verdict) -> None:
     row = Row("append", "appends")
     row.at_least(figure([100], [50]), asked, "rival", "the rival")
     (check,) = row.checks

@@ -16,7 +16,7 @@ from ursula.config import KEYS, Settings, StartRefused
 
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A working folder with no configuration, and none in the environment."""
+    """A working folder without a configuration, and none in the environment."""
     monkeypatch.chdir(tmp_path)
     for name in os.environ:
         if name.startswith("URSULA_"):

@@ -1,4 +1,4 @@
-"""Settings: where they come from, how values are written, and what stops the start."""
+"""Settings: where they come from, how values are written, and what keeps the server from starting."""
 
 import re
 from pathlib import Path
@@ -29,13 +29,13 @@ backend = "fs"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with no configuration, and none of the machine's."""
+    """A working folder without a configuration, and none of the machine."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(config, "FILES_SEARCHED", ("./ursula.toml", "etc/ursula.toml"))
+    monkeypatch.setattr(config.loading, "FILES_SEARCHED", ("./ursula.toml", "etc/ursula.toml"))
     return tmp_path
 
 
-def from_toml(text: str, **environ: str) -> config.Loaded:
+def from_toml(text: str, **environ: str) -> config.LoadedConfig:
     Path("given.toml").write_text(text, encoding="utf-8")
     return load(Path("given.toml"), environ, {})
 
@@ -78,13 +78,13 @@ def test_the_defaults_of_the_store_are_those_of_the_protocol() -> None:
     assert Settings().limits.spool_bytes == 8 << 30
 
 
-def test_objects_lie_in_the_data_folder_unless_it_is_said_where() -> None:
+def test_objects_are_in_the_data_folder_unless_another_root_is_set() -> None:
     assert from_toml("[server]\ndata_dir = '/a'").settings.cold.root == "/a/cold"
     assert from_toml("[server]\ndata_dir = '/a'\n[cold]\nroot = '/b'").settings.cold.root == "/b"
     assert from_toml("[cold]\nbackend = 's3'\ns3_bucket = 'streams'").settings.cold.root == ""
 
 
-def test_flags_win_over_the_environment_which_wins_over_the_file() -> None:
+def test_flags_override_the_environment_which_overrides_the_file() -> None:
     Path("ursula.toml").write_text("[server]\nnode_id = 2\nlisten = '1.1.1.1:1'\ndata_dir = '/a'\n")
     environ = {"URSULA_SERVER__LISTEN": "2.2.2.2:2", "URSULA_SERVER__DATA_DIR": "/b"}
     loaded = load(None, environ, {"server.data_dir": "/c", "server.log": None})
@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_parsed_is_refused_with_its_name(content: bytes, w
         load(None, {}, {})
 
 
-def test_advertise_is_what_it_listens_on_unless_it_is_given() -> None:
+def test_the_advertised_address_is_the_listen_address_by_default() -> None:
     assert from_toml("[server]\nlisten = '[::1]:80'").settings.server.advertise == ("::1", 80)
     server = from_toml("[server]\nadvertise = 'node-1:80'").settings.server
     assert (str(server.listen), str(server.advertise)) == ("127.0.0.1:4437", "node-1:80")
@@ -159,7 +159,7 @@ def test_an_address_is_a_host_and_a_port_and_shows_as_it_was_written(
         "'h:٣'",
     ],
 )
-def test_anything_else_is_no_address(written: str) -> None:
+def test_anything_else_is_not_an_address(written: str) -> None:
     message = refusal(f"[server]\nlisten = {written}")
     assert "(file given.toml): expected host:port" in message
 
@@ -184,7 +184,7 @@ def test_a_size_is_bytes_or_has_a_unit(written: str, expected: int) -> None:
 @pytest.mark.parametrize(
     "written", ["0", "-1", "1.5", "true", "'8mb'", "'1_000'", "'+5'", "'8MiB\\n'", "''", "[]"]
 )
-def test_anything_else_is_no_size(written: str) -> None:
+def test_anything_else_is_not_a_size(written: str) -> None:
     assert "limits.sse_bytes = " in refusal(f"[limits]\nsse_bytes = {written.replace(chr(39), chr(34))}")
 
 
@@ -208,7 +208,7 @@ def test_a_duration_is_seconds_or_has_a_unit(written: str, expected: float) -> N
 @pytest.mark.parametrize(
     "written", ["0", "-1", "true", "nan", "inf", "'5d'", "'-5s'", "'1e3'", "'9999h'", "''"]
 )
-def test_anything_else_is_no_duration(written: str) -> None:
+def test_anything_else_is_not_a_duration(written: str) -> None:
     assert 'or with a unit as in "500ms"' in refusal(f"[http]\nlong_poll = {written}")
 
 
@@ -250,7 +250,7 @@ def test_a_switch_is_true_or_false(written: str) -> None:
     assert "expected true or false" in refusal(f"[cold]\nkeep_trimmed = {written}")
 
 
-def test_only_the_cache_may_have_no_size() -> None:
+def test_only_the_cache_may_have_size_0() -> None:
     assert one("cold.cache_bytes", "0") == one("cold.cache_bytes", "'0'") == 0
     assert "1 or more" in refusal("[cold]\nflush_size = 0")
     assert "0 or more" in refusal("[cold]\ncache_bytes = false")
@@ -266,8 +266,8 @@ def test_an_endpoint_is_a_url_without_a_path(written: str) -> None:
 
 def test_s3_needs_a_bucket_and_a_key_needs_its_secret() -> None:
     assert refusal("[cold]\nbackend = 's3'") == ('cold.backend = "s3" needs a bucket: set cold.s3_bucket')
-    assert "need each other" in refusal("[cold]\ns3_access_key_id = 'id'")
-    assert "need each other" in refusal("[cold]\ns3_secret_access_key = 'hush'")
+    assert "belong together" in refusal("[cold]\ns3_access_key_id = 'id'")
+    assert "belong together" in refusal("[cold]\ns3_secret_access_key = 'hush'")
     assert "needs cold.s3_access_key_id" in refusal("[cold]\ns3_session_token = 'hush'")
 
 
@@ -309,7 +309,7 @@ def test_origins_are_a_list_in_a_file_and_separated_by_commas_elsewhere() -> Non
 @pytest.mark.parametrize(
     "written", ["[1]", "['https://a.example/']", "['a.example']", "5", "0", "[['*']]", "false"]
 )
-def test_anything_else_is_no_list_of_origins(written: str) -> None:
+def test_anything_else_is_not_a_list_of_origins(written: str) -> None:
     assert "cors.origins = " in refusal(f"[cors]\norigins = {written}")
 
 
@@ -396,7 +396,7 @@ def test_a_missing_variable_is_refused_with_the_key_and_the_variable() -> None:
     )
 
 
-def test_a_wrong_value_out_of_a_variable_shows_both() -> None:
+def test_the_message_about_a_wrong_value_of_a_variable_shows_both() -> None:
     assert 'server.node_id = "$ID", which is "x" (file' in refusal("[server]\nnode_id = '$ID'", ID="x")
 
 
@@ -409,7 +409,7 @@ def test_hot_payload_backend_is_ignored_with_a_warning(text: str) -> None:
     assert loaded.settings == Settings()
     assert loaded.warnings[-1] == (
         "storage.hot_payload_backend (environment URSULA_STORAGE__HOT_PAYLOAD_BACKEND)"
-        " has no effect here and is ignored; remove it"
+        " has no effect and is ignored; remove it"
     )
     assert len(loaded.warnings) == (2 if "hot" in text else 1)
 

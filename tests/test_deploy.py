@@ -1,4 +1,4 @@
-"""What is ready-made in deploy/ asks for metrics and labels that a server really exports."""
+"""The files in deploy/ query only metrics and labels that a server really exports."""
 
 import json
 import re
@@ -17,12 +17,12 @@ ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
 
 OF_PROMETHEUS = {"up": set[str]()}
-"""What a scraper knows by itself."""
+"""Metrics that the scraper adds by itself."""
 ADDED_LABELS = {"job", "instance"}
-"""What a scraper adds to everything."""
+"""Labels that the scraper adds to every metric."""
 WORDS = {"sum", "min", "max", "count", "by", "on", "and", "or", "group_left"}
 FUNCTIONS = {"rate", "increase", "delta", "changes", "histogram_quantile"}
-"""What our queries are made of beside metrics."""
+"""Words in our queries that are not metrics."""
 
 DURATION = re.compile(r"([0-9]+(ms|s|m|h))+")
 SELECTOR = re.compile(r"\b([a-zA-Z_]\w*)\s*(\{[^{}]*\})?")
@@ -30,7 +30,7 @@ MATCHER = re.compile(r'\s*(\w+)\s*(?:=~|!~|!=|=)\s*"[^"]*"\s*')
 
 
 class Query(NamedTuple):
-    """An expression, where it is, and the labels that are shown beside it."""
+    """An expression, where it is, and the labels that are shown with it."""
 
     where: str
     expression: str
@@ -49,13 +49,13 @@ def rules() -> list[dict[str, Any]]:
 
 
 def panels() -> list[dict[str, Any]]:
-    """Every panel of the dashboard that shows something."""
+    """Every panel of the dashboard that has queries."""
     document = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
     return [panel for panel in document["panels"] if panel["type"] != "row"]
 
 
 def queries() -> Iterator[Query]:
-    """Everything that is asked of Prometheus."""
+    """Every query for Prometheus."""
     for panel in panels():
         for target in panel["targets"]:
             shown = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
@@ -73,7 +73,7 @@ def queries() -> Iterator[Query]:
 
 @pytest.fixture(scope="module")
 def exported(start_server: StartServer) -> Scrape:
-    """What a server exports that has done a little of everything."""
+    """The metrics of a server that has done a little of everything."""
     with httpx.Client(base_url=start_server().url, timeout=60) as api:
         make(api, "/v1/stream/deployed", TEXT)
         post(api, "/v1/stream/deployed", b"x", TEXT)
@@ -81,7 +81,7 @@ def exported(start_server: StartServer) -> Scrape:
 
 
 @pytest.mark.parametrize("query", list(queries()), ids=lambda query: query.where)
-def test_a_query_asks_for_what_there_is(query: Query, exported: Scrape) -> None:
+def test_a_query_names_only_exported_metrics_and_labels(query: Query, exported: Scrape) -> None:
     known = {name: exported.labels(name) for name in exported.samples} | OF_PROMETHEUS
     labels = set(ADDED_LABELS)
     expression = re.sub(r"\[[^\]]+\]", "", query.expression)
@@ -105,13 +105,13 @@ def test_a_query_asks_for_what_there_is(query: Query, exported: Scrape) -> None:
     assert query.shown <= labels
 
 
-def test_every_range_is_one(exported: Scrape) -> None:
+def test_every_range_is_a_valid_duration(exported: Scrape) -> None:
     for query in queries():
         for duration in re.findall(r"\[([^\]]+)\]", query.expression):
             assert duration == "$__rate_interval" or DURATION.fullmatch(duration)
 
 
-def test_the_alerts_are_whole() -> None:
+def test_the_alerts_are_complete() -> None:
     names = [rule["alert"] for rule in rules()]
     assert len(names) == len(set(names)) >= 10
     for rule in rules():
@@ -153,7 +153,7 @@ def test_the_panels_do_not_overlap() -> None:
         taken |= cells
 
 
-def test_every_metric_of_ours_is_shown_or_watched(exported: Scrape) -> None:
+def test_every_metric_of_ours_has_a_panel_or_an_alert(exported: Scrape) -> None:
     text = " ".join(query.expression for query in queries())
     hidden = {
         name

@@ -86,7 +86,7 @@ ALLOWED = {
         "ursula.model.commands",
     },
     "terminal": {"ursula.terminal", "ursula.client", "ursula.printable"},
-    "config.py": set(),
+    "config": {"ursula.config"},
     "crc.py": set(),
     "logs.py": {"ursula.printable"},
     "malloc.py": set(),
@@ -108,10 +108,20 @@ EXCEPTIONS = {
         "ursula.model.stream.row",
     },
     # Commands that work on a store, without a server:
-    "terminal/stores.py": {"ursula.cold", "ursula.config", "ursula.engine"},
-    "terminal/restoring.py": {"ursula.cold", "ursula.config", "ursula.engine"},
-    "terminal/pipeline.py": {"ursula.pipeline", "ursula.spark", "ursula.cold.objects.store", "ursula.engine"},
-    "terminal/inspecting.py": {"ursula.cold", "ursula.engine", "ursula.model.commands"},
+    "terminal/store/opened_store.py": {"ursula.cold", "ursula.config", "ursula.engine"},
+    "terminal/store/restore.py": {"ursula.cold", "ursula.config", "ursula.engine"},
+    "terminal/store/inspect.py": {"ursula.cold", "ursula.engine", "ursula.model.commands"},
+    # Commands that Spark runs:
+    "terminal/pipeline/job.py": {
+        "ursula.pipeline",
+        "ursula.spark",
+        "ursula.cold.objects.store",
+        "ursula.engine",
+    },
+    **{
+        f"terminal/pipeline/{job}.py": {"ursula.pipeline"}
+        for job in ("backup", "compact", "export", "materialize", "restore", "usage", "verify")
+    },
 }
 
 
@@ -170,6 +180,24 @@ def test_the_wire_knows_no_streams() -> None:
     allowed = {"ursula.http.wire", "ursula.http.errors", "ursula.malloc"}
     found = [one for path in files_of("http/wire") for one in imports_of(path) if is_ours(one)]
     assert [f"{one.where} imports {one.module}" for one in found if not one.is_in(allowed)] == []
+
+
+@pytest.mark.parametrize(
+    ("shelf", "allowed"),
+    [
+        ("terminal/option_groups.py", set[str]()),
+        ("terminal/output.py", {"ursula.printable"}),
+        ("terminal/progress.py", {"ursula.terminal.output"}),
+        ("terminal/server", {"ursula.terminal.output", "ursula.terminal.option_groups", "ursula.client"}),
+        ("config/kinds.py", set[str]()),
+        ("config/settings.py", {"ursula.config.kinds"}),
+        ("config/loading.py", {"ursula.config.kinds", "ursula.config.settings"}),
+    ],
+)
+def test_the_shelves_of_commands_and_settings_point_one_way(shelf: str, allowed: set[str]) -> None:
+    inside = {f"ursula.{shelf.replace('/', '.')}"}
+    found = [one for path in files_of(shelf) for one in imports_of(path) if is_ours(one)]
+    assert [f"{one.where} imports {one.module}" for one in found if not one.is_in(allowed | inside)] == []
 
 
 def test_the_tasks_of_jobs_are_apart_from_reads_and_writes() -> None:

@@ -1,7 +1,7 @@
-"""The `ursula` command: reads the settings, sets up logging, starts the server; or is a client of one.
+"""The `ursula` command: `ursula serve` and `ursula config`, and the commands of `terminal`.
 
-Flags of settings, their help and their defaults come from `config.KEYS`; nothing is decided here but how it
-is shown. The commands of the client are in `terminal`.
+The flags of settings, their help and their defaults come from `config.KEYS`; this module only decides how
+they are shown.
 """
 
 import json
@@ -19,14 +19,13 @@ from rich.table import Table
 from rich.text import Text
 
 from ursula import __version__, logs, terminal
-from ursula.absent import do_without
-from ursula.config import FILES_SEARCHED, KEYS, Address, Loaded, Secret, StartRefused, load
+from ursula.config import FILES_SEARCHED, KEYS, Address, LoadedConfig, Secret, StartRefused, load
 
 logger = logging.getLogger(__name__)
 
 
 class Commands(typer.core.TyperGroup):
-    """All commands. Their help names no types of Python: a flag has no value, an argument has a name."""
+    """All commands. Their help shows no Python types: a flag has no value, and an argument has a name."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -50,14 +49,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+config_app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
 SERVER = "Server"
 OF_SPARK = {"pyspark", "py4j", "pandas"}
-HOW_TO_SPARK = "type pip install -e '.[spark]' in the folder of ursula's source"
+HOW_TO_SPARK = "run pip install -e '.[spark]' in the folder of ursula's source"
 
 
 def main() -> None:
-    """Runs the command; a refused start is one line on standard error and an exit code, not a traceback."""
+    """Run the command; a refused start is one line on standard error and an exit code, not a traceback."""
     try:
         app()
     except StartRefused as refused:
@@ -67,13 +66,13 @@ def main() -> None:
         if (missing.name or "").partition(".")[0] not in OF_SPARK:
             raise
         print(
-            f"ursula: this needs Spark, and {missing.name} is not installed: {HOW_TO_SPARK}", file=sys.stderr
+            f"ursula: this needs Spark, but {missing.name} is not installed: {HOW_TO_SPARK}", file=sys.stderr
         )
         sys.exit(1)
 
 
 def _option(name: str) -> Any:
-    """The flag of a setting; its value is read by `config`, so that it is written as in a file."""
+    """The flag of a setting; `config` reads its value, so that it is written as in a file."""
     setting = KEYS[name]
     text = f"{setting.doc} [dim]Default: {escape(setting.default)}[/dim]"
     return typer.Option(setting.flag, help=text, metavar=setting.kind.metavar, show_default=False)
@@ -126,13 +125,13 @@ def serve(
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> None:
-    """Run the server until it is told to stop (Ctrl-C or SIGTERM).
+    """Run the server until Ctrl-C or SIGTERM.
 
-    What it acknowledges is on disk, unless --log memory says otherwise.
+    Every write that it acknowledges is on disk, except with --log memory.
 
-    Flags win over variables (URSULA_SERVER__LISTEN), variables over the
-    configuration file, the file over the defaults. Run `ursula config show`
-    to see what is in effect and why.
+    Flags override environment variables (URSULA_SERVER__LISTEN), variables
+    override the configuration file, and the file overrides the defaults.
+    `ursula config show` shows the values in effect and where they come from.
 
     [bold]Examples[/bold]
 
@@ -145,10 +144,22 @@ def serve(
     logs.configure(loaded.settings.logging.level, loaded.settings.logging.format)
     for warning in loaded.warnings:
         logger.warning(warning)
-    do_without("pandas")  # pyarrow loads it where it is installed, and nothing here needs it
-    from ursula.http.server import run  # it takes a while, and only this command needs it
+    sys.meta_path.insert(0, WithoutPandas())
+    from ursula.http.server import run  # slow to import, and only this command needs it
 
     raise typer.Exit(run(loaded.settings))
+
+
+class WithoutPandas:
+    """An import hook that hides pandas: pyarrow would load it where it is installed, and no server needs it.
+
+    `sys.modules["pandas"] = None` is not enough. Compiled by Cython, pyarrow takes that None for the module.
+    """
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Fails for pandas, and leaves other modules to the next hook."""
+        if name == "pandas":
+            raise ModuleNotFoundError("a server runs without pandas", name=name)
 
 
 app.add_typer(config_app, name="config", rich_help_panel=SERVER)
@@ -157,7 +168,7 @@ terminal.register(app)
 
 @config_app.callback()
 def configuration() -> None:
-    """Look at the configuration."""
+    """Show the configuration."""
 
 
 @config_app.command()
@@ -174,7 +185,7 @@ def show(
     log_format: LogFormat = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the effective configuration, and where each value came from.
+    """Print the settings in effect, and where each value came from.
 
     [bold]Examples[/bold]
 
@@ -190,13 +201,13 @@ def show(
         _print_table(loaded)
 
 
-def _loaded(context: typer.Context) -> Loaded:
+def _loaded(context: typer.Context) -> LoadedConfig:
     flagged = ((name, setting.flag) for name, setting in KEYS.items() if setting.flag)
     flags = {name: context.params[flag.lstrip("-").replace("-", "_")] for name, flag in flagged}
     return load(context.params["config"], os.environ, flags)
 
 
-def _as_json(loaded: Loaded) -> dict[str, dict[str, object]]:
+def _as_json(loaded: LoadedConfig) -> dict[str, dict[str, object]]:
     shown = {}
     for name, setting in KEYS.items():
         value = setting.value(loaded.settings)
@@ -205,7 +216,7 @@ def _as_json(loaded: Loaded) -> dict[str, dict[str, object]]:
     return shown
 
 
-def _print_table(loaded: Loaded) -> None:
+def _print_table(loaded: LoadedConfig) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("key", "value", "from"):
         table.add_column(title, overflow="fold")
@@ -213,6 +224,6 @@ def _print_table(loaded: Loaded) -> None:
         origin = loaded.origins[name]
         shown = setting.kind.show(setting.value(loaded.settings))
         table.add_row(name, Text(shown), Text(origin, style="dim" if origin == "default" else ""))
-    # In a pipe, lines are for other programs: they are not folded.
+    # In a pipe, other programs read the lines: they are not folded.
     width = None if sys.stdout.isatty() else 10_000
     Console(highlight=False, width=width).print(table)

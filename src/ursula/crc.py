@@ -1,4 +1,4 @@
-"""CRC-32: isal's, which uses the processor's own instructions, or zlib's slower one where isal is missing.
+"""CRC-32 from isal, which uses the processor's own instructions, or from zlib, which is slower.
 
 The server has isal; a Spark executor may have nothing but the standard library and pyarrow.
 """

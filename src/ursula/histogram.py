@@ -1,16 +1,16 @@
-"""Counting without a library: plain numbers, filled where every microsecond counts and shown elsewhere."""
+"""A histogram without a library: it is filled where every microsecond counts, and exported elsewhere."""
 
 from bisect import bisect_left
 
 
 class Histogram:
-    """How many values were at or below each bound, and their sum. Filled by one thread, read by any."""
+    """The number of values per range, and their sum. One thread fills it, and any thread may read it."""
 
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)  # the last one is for what is above every bound
+        self.counts = [0] * (len(bounds) + 1)  # the last one counts values above all bounds
         self.total = 0.0
 
     def add(self, value: float) -> None:
@@ -20,5 +20,5 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self.counts)

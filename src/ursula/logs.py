@@ -1,4 +1,4 @@
-"""How log lines look: text for a person at a terminal, JSON lines for everything else.
+"""Formats log lines: text for a person at a terminal, JSON lines for everything else.
 
 Code logs through the standard library, with values beside the message rather than inside it:
 `logger.info("listening", extra=fields(address=address))`.
@@ -19,12 +19,12 @@ COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical
 
 
 def fields(**values: object) -> dict[str, object]:
-    """Values to go with a message, for the `extra` of a logging call."""
+    """Values that accompany a message, for the `extra` of a logging call."""
     return {"fields": values}
 
 
 def configure(level: str, format: str, stream: TextIO | None = None) -> None:
-    """Sends all logging of this process to `stream`, which is standard error unless given."""
+    """Send all logging of this process to `stream`, by default standard error."""
     target = sys.stderr if stream is None else stream
     terminal = target.isatty()
     handler = logging.StreamHandler(target)
@@ -38,7 +38,7 @@ def configure(level: str, format: str, stream: TextIO | None = None) -> None:
 
 
 class JsonLine(logging.Formatter):
-    """One JSON object per record; the names time, level, logger and message cannot be taken by a field."""
+    """One JSON object per record; a field cannot replace time, level, logger or message."""
 
     def format(self, record: logging.LogRecord) -> str:
         head = {
@@ -57,7 +57,7 @@ class JsonLine(logging.Formatter):
 
 
 class TextLine(logging.Formatter):
-    """Time, level, message and name=value, then the exception on lines of its own."""
+    """Time, level, message and name=value pairs, then the exception on lines of its own."""
 
     def __init__(self, coloured: bool) -> None:
         super().__init__()
@@ -95,6 +95,6 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 
 def _one_word(value: object) -> str:
-    """A value that cannot be mistaken for the next one, nor break the line."""
+    """A value as one word: it cannot be mistaken for the next one, and does not break the line."""
     text = str(value)
     return text if re.fullmatch(r"[!#-<>-~]+", text) else printable_json(json.dumps(text, ensure_ascii=False))

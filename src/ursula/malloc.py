@@ -1,7 +1,7 @@
-"""Memory that was given back to the allocators goes back to the system too.
+"""Returns freed memory to the operating system.
 
-A flush and a merge take memory for a moment and free it, and what is flushed is freed for good; the
-allocators of Arrow and of C keep such memory for themselves for a long time, or forever.
+A flush and a merge need memory for a moment and free it, and a flush frees the messages that it stored. The
+allocators of Arrow and of C keep freed memory for a long time, or forever.
 """
 
 import ctypes
@@ -10,8 +10,10 @@ import pyarrow as pa
 
 
 def trim_malloc() -> None:
-    """Let the system have what nobody uses. Takes some milliseconds: for a thread."""
+    """Return unused memory to the system. Takes some milliseconds, so call it in a thread."""
     pa.default_memory_pool().release_unused()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have their own ways
+    trim = getattr(
+        ctypes.CDLL(None), "malloc_trim", None
+    )  # glibc has it; other C libraries manage memory differently
     if trim is not None:
         trim(0)

@@ -29,9 +29,9 @@ LARGE = os.urandom(1 << 20) * 20 + b"end"
 _numbers = count()
 
 
-def cold_of(seaweed: Seaweed, bucket: str, **others: Any) -> config.Cold:
+def cold_of(seaweed: Seaweed, bucket: str, **others: Any) -> config.ColdSettings:
     """How to reach the S3 server."""
-    return config.Cold(
+    return config.ColdSettings(
         backend="s3",
         s3_bucket=bucket,
         s3_endpoint=seaweed.endpoint,
@@ -45,7 +45,7 @@ def cold_of(seaweed: Seaweed, bucket: str, **others: Any) -> config.Cold:
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     """Runs a test with a store that is empty."""
     if request.param == "fs":
-        cold = config.Cold()
+        cold = config.ColdSettings()
     else:
         seaweed: Seaweed = request.getfixturevalue("seaweed")
         cold = cold_of(seaweed, seaweed.bucket("tests"), root=f"some/prefix-{next(_numbers)}")

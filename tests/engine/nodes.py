@@ -10,7 +10,7 @@ import msgspec
 
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import Store, StoreUnavailable
-from ursula.config import Cold
+from ursula.config import ColdSettings
 from ursula.engine.data_folder import DataFolder
 from ursula.engine.group.group import Group
 from ursula.engine.node import Node
@@ -60,12 +60,14 @@ class FaultyStore(FsStore):
 
 
 @asynccontextmanager
-async def node_on(folder: Path, store: Store | None = None, cold: Cold | None = None) -> AsyncIterator[Node]:
+async def node_on(
+    folder: Path, store: Store | None = None, cold: ColdSettings | None = None
+) -> AsyncIterator[Node]:
     """A node that has replayed its log. It does not flush by itself; it is stopped at the end.
 
     What it flushes is out of memory, unless it is given a cache.
     """
-    node = Node(DataFolder(folder), LOG_SEGMENT_BYTES, cold=cold or Cold(cache_bytes=0), store=store)
+    node = Node(DataFolder(folder), LOG_SEGMENT_BYTES, cold=cold or ColdSettings(cache_bytes=0), store=store)
     task = asyncio.create_task(node.run())
     try:
         async with asyncio.timeout(60):

@@ -9,7 +9,7 @@ from tests.engine.driving import until
 from tests.engine.nodes import begin, done, got, node_on, picture, write
 
 from ursula.cold.blobs import made_at
-from ursula.config import Cold
+from ursula.config import ColdSettings
 from ursula.engine.hot_bytes import HotStream, report_hot_bytes
 from ursula.engine.node import Node
 from ursula.engine.pacing import TimeSlice
@@ -37,8 +37,8 @@ ROOM = 64 * 1024
 PART_BYTES = 12 * 1024
 
 
-def with_room(cache_bytes: int = ROOM) -> Cold:
-    return Cold(flush_size=1 << 40, cache_bytes=cache_bytes)
+def with_room(cache_bytes: int = ROOM) -> ColdSettings:
+    return ColdSettings(flush_size=1 << 40, cache_bytes=cache_bytes)
 
 
 async def add_part(node: Node, letter: bytes, stream: str = "s") -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.engine.nodes import done, got, node_on
 
 from ursula.cold.feed_spool import Spool
-from ursula.config import Cold
+from ursula.config import ColdSettings
 from ursula.model.commands import Append, Create
 from ursula.model.outcomes import FeedPage
 
@@ -27,7 +27,7 @@ async def test_one_segment_at_a_time_is_sorted_in_memory(
         at_once.release()
         return write(*arguments)  # type: ignore[arg-type]
 
-    async with node_on(tmp_path, cold=Cold(flush_size=1 << 40, cache_bytes=0)) as node:
+    async with node_on(tmp_path, cold=ColdSettings(flush_size=1 << 40, cache_bytes=0)) as node:
         group = node.groups[0]
         for bucket in "abcd":
             await done(group, Create(bucket, "s", "text/plain", make_bucket=True))

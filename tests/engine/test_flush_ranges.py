@@ -10,7 +10,7 @@ from tests.engine.nodes import begin, done, is_repeat, node_on, picture, write
 
 from ursula.cold.blobs import made_at
 from ursula.cold.segment.writer import encode_segment
-from ursula.config import Cold
+from ursula.config import ColdSettings
 from ursula.engine.flush import ranges as flush_ranges
 from ursula.engine.flush import rows as flush_rows
 from ursula.engine.flush.rows import rows_by_range, rows_of
@@ -77,7 +77,7 @@ async def weighed(tables: AsyncIterator[pa.Table], sizes: list[int]) -> AsyncIte
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.usefixtures("small_ranges")
 async def test_a_segment_that_is_flushed_bit_by_bit_is_that_of_all_rows(tmp_path: Path, seed: int) -> None:
-    async with node_on(tmp_path / "data", cold=Cold(flush_size=1 << 40, cache_bytes=0)) as node:
+    async with node_on(tmp_path / "data", cold=ColdSettings(flush_size=1 << 40, cache_bytes=0)) as node:
         await live(node, seed)
         cut = await node.flushers[0]._cut(False)
         fetch = BlobReads(node.store, node.cache).fetch

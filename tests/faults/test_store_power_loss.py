@@ -20,7 +20,7 @@ from ursula.cold.objects import fs
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.ulid import new_ulid
 from ursula.cold.state import manifest as manifests
-from ursula.config import Cold
+from ursula.config import ColdSettings
 from ursula.engine.clock import system_clock
 from ursula.engine.node import Node
 from ursula.engine.upkeep import merge_policy as neighbours
@@ -29,7 +29,7 @@ from ursula.model.commands import Append, Create, Delete, PublishSnapshot
 from ursula.model.outcomes import Page
 
 STREAMS = ("a", "b", "c")
-COLD = Cold(cache_bytes=0, flush_interval=3600.0)
+COLD = ColdSettings(cache_bytes=0, flush_interval=3600.0)
 SHARE = 1.0 if IS_LONG else 0.04
 """Of how many moments it is seen what a power loss leaves; the last of each stage is always one of them."""
 

@@ -99,4 +99,4 @@ def test_the_command(pipeline: Pipeline, bulk: Server, tmp_path: Path) -> None:
     report = json.loads((tmp_path / "report.json").read_text())
     assert json.loads(done.stdout) == report
     assert (report["segments_before"], report["segments_after"]) == (count, 1)
-    assert "putting segments together" in done.stderr
+    assert "merging segments" in done.stderr

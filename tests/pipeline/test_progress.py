@@ -13,7 +13,7 @@ from tests.server import Server
 
 from ursula.pipeline import export, materialize, usage
 from ursula.pipeline.progress import Stage, by_step, report_tasks
-from ursula.terminal.stores import Shown
+from ursula.terminal.progress import ProgressDisplay
 
 
 class Reports(list[tuple[str, int, int]]):
@@ -111,7 +111,7 @@ def test_without_a_terminal_a_line_says_now_and_then_how_much_is_done(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     now = 100.0
-    with Shown(lambda: now) as shown:
+    with ProgressDisplay(lambda: now) as shown:
         shown("reading", 0, 0)
         shown("reading", 1, 8)
         now += 10

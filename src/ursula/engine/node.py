@@ -30,7 +30,7 @@ from ..cold.staging import new_key
 from ..cold.state import manifest as manifests
 from ..cold.state.generation_history import Lineage
 from ..cold.state.placement import group_of
-from ..config import Cold
+from ..config import ColdSettings
 from ..log.file import FileLog
 from ..log.memory import MemoryLog
 from ..model.commands import IngestBegin
@@ -79,7 +79,7 @@ class Node:
         folder: DataFolder | None,
         log_segment_bytes: int,
         clock: Clock = system_clock,
-        cold: Cold | None = None,
+        cold: ColdSettings | None = None,
         store: Store | None = None,
         spool_bytes: int = 8 << 30,
         server: RunningServer | None = None,
@@ -90,7 +90,7 @@ class Node:
         `check_row` says which rows of a bulk write no stream could take.
         """
         self._folder = folder
-        self.cold = cold or Cold()
+        self.cold = cold or ColdSettings()
         self._log_segment_bytes = log_segment_bytes
         self._clock = clock
         self._identity = folder.identity if folder else Identity(FORMAT, secrets.token_hex(8), 1, 1)

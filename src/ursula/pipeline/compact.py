@@ -75,10 +75,11 @@ def compact(
     segment_bytes: int = SEGMENT_BYTES,
     dry_run: bool = False,
     retry_seconds: float = 120.0,
+    auth: str | None = None,
     progress: CountProgress = no_progress,
 ) -> Compacted:
     """Merge the segments of a server. Give `path` if tasks reach its store by another root than it does."""
-    server, s3 = ServerClient(endpoint.rstrip("/"), retry_seconds), s3 or S3Options()
+    server, s3 = ServerClient(endpoint.rstrip("/"), retry_seconds, auth), s3 or S3Options()
     server.flush()  # so that the live lists are up to date
     store = ExecutorStore(path or server.store_root(), s3)
     live = store.all_live()

@@ -86,7 +86,9 @@ def materialize(
     place = _StateTarget(target, s3, read.bucket)
     if dry_run:
         return _planned(read, target, place.lease.done(), dry_run)[0]
-    server = SnapshotTarget(read.endpoint or "", read.bucket, trim, read.retry_seconds) if publish else None
+    server = None
+    if publish:
+        server = SnapshotTarget(read.endpoint or "", read.bucket, trim, read.retry_seconds, read.auth)
     with place.lease.acquire() as job:
         place.tidy(job)
         report, cluster = _planned(read, target, job.done, dry_run)

@@ -48,11 +48,12 @@ def usage(
     bucket: str | None = None,
     dry_run: bool = False,
     retry_seconds: float = 120.0,
+    auth: str | None = None,
     progress: Progress = no_step_progress,
 ) -> Usage:
     """Count the history of a server, or of a store without its server; of all buckets, or of one."""
     s3 = s3 or S3Options()
-    store = ExecutorStore(_root(endpoint, path, dry_run, retry_seconds), s3)
+    store = ExecutorStore(_root(endpoint, path, dry_run, retry_seconds, auth), s3)
     segments = [segment for live in store.all_live() for segment in live["segments"]]
     report = Usage(dry_run, len(segments), sum(segment["bytes"] for segment in segments))
     if segments and not dry_run:
@@ -62,12 +63,14 @@ def usage(
     return report
 
 
-def _root(endpoint: str | None, path: str | None, dry_run: bool, retry_seconds: float) -> str:
+def _root(
+    endpoint: str | None, path: str | None, dry_run: bool, retry_seconds: float, auth: str | None
+) -> str:
     if endpoint is None:
         if path is None:
             raise OptionError("a server or the root of its store is needed: give endpoint or path")
         return path
-    server = ServerClient(endpoint.rstrip("/"), retry_seconds)
+    server = ServerClient(endpoint.rstrip("/"), retry_seconds, auth)
     if not dry_run:
         server.flush()  # so that hot messages are counted too
     return path or server.store_root()

@@ -53,11 +53,15 @@ class ServerUnreachable(Exception):
 
 
 class ServerClient:
-    """A server at an address. A request that fails is retried for `retry_seconds`."""
+    """A server at an address. A request that fails is retried for `retry_seconds`.
 
-    def __init__(self, endpoint: str, retry_seconds: float) -> None:
+    `auth` is the Authorization header. It is not sent to where a redirect leads.
+    """
+
+    def __init__(self, endpoint: str, retry_seconds: float, auth: str | None = None) -> None:
         self._endpoint = endpoint
         self._retry_seconds = retry_seconds
+        self._auth = auth
 
     def plan(self, bucket: str, after: int | None) -> dict[str, Any]:
         """Where the history of a bucket is."""
@@ -128,6 +132,8 @@ class ServerClient:
         while True:
             try:
                 request = Request(self._endpoint + path, body, headers, method=method)
+                if self._auth is not None:
+                    request.add_unredirected_header("Authorization", self._auth)
                 with urlopen(request, timeout=REQUEST_SECONDS) as answer:
                     found = {name.lower(): text for name, text in answer.headers.items()}
                     return answer.read(), found, answer.status

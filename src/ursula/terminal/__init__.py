@@ -1,24 +1,20 @@
-"""`ursula` as a client for a person at a terminal: a command per file and subject, on top of `ursula.client`.
+"""The commands of `ursula` but for `serve` and `config`, each in a file of its name.
 
-Results go to standard output as they are, fit for pipes; everything else goes to standard error.
+- `server`: commands that talk to a server, on top of `ursula.client`;
+- `store`: commands that work on a store, without a server;
+- `pipeline`: jobs that Spark runs.
+
+Results go to standard output, fit for pipes; everything else goes to standard error.
 """
+
+from collections.abc import Callable
 
 import typer
 
-from . import (
-    appending,
-    attributes,
-    creating,
-    ending,
-    feeding,
-    inspecting,
-    listing,
-    operating,
-    pipeline,
-    reading,
-    restoring,
-    snapshots,
-)
+from . import pipeline
+from .option_groups import with_option_groups
+from .server import append, attributes, close, create, delete, feed, flush, ls, read, snapshot, undelete
+from .store import inspect, restore
 
 STREAMS = "Streams"
 BUCKETS = "Buckets"
@@ -26,20 +22,24 @@ SERVER = "Server"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of the client, and those that work on a store."""
-    app.command(rich_help_panel=STREAMS)(creating.create)
-    app.command(rich_help_panel=STREAMS)(appending.append)
-    app.command(rich_help_panel=STREAMS)(reading.read)
-    app.command(rich_help_panel=STREAMS)(reading.tail)
-    app.command(rich_help_panel=STREAMS)(reading.head)
-    app.command(rich_help_panel=STREAMS)(ending.close)
-    app.command(rich_help_panel=STREAMS)(ending.delete)
-    app.command(rich_help_panel=STREAMS)(operating.undelete)
+    """Add all commands."""
+
+    def add(panel: str, command: Callable[..., None], name: str | None = None) -> None:
+        app.command(name, rich_help_panel=panel)(with_option_groups(command))
+
+    add(STREAMS, create.create)
+    add(STREAMS, append.append)
+    add(STREAMS, read.read)
+    add(STREAMS, read.tail)
+    add(STREAMS, read.head)
+    add(STREAMS, close.close)
+    add(STREAMS, delete.delete)
+    add(STREAMS, undelete.undelete)
     app.add_typer(attributes.app, name="attrs", rich_help_panel=STREAMS)
-    app.add_typer(snapshots.app, name="snapshot", rich_help_panel=STREAMS)
-    app.command("ls", rich_help_panel=BUCKETS)(listing.list_names)
-    app.command(rich_help_panel=BUCKETS)(feeding.feed)
-    app.command(rich_help_panel=SERVER)(operating.flush)
-    app.command(rich_help_panel=SERVER)(restoring.restore)
-    app.command(rich_help_panel=SERVER)(inspecting.inspect)
+    app.add_typer(snapshot.app, name="snapshot", rich_help_panel=STREAMS)
+    add(BUCKETS, ls.list_names, "ls")
+    add(BUCKETS, feed.feed)
+    add(SERVER, flush.flush)
+    add(SERVER, restore.restore)
+    add(SERVER, inspect.inspect)
     app.add_typer(pipeline.app, name="pipeline", rich_help_panel=SERVER)

@@ -1,8 +1,8 @@
 """What the commands write: results to standard output, everything else to standard error.
 
-Names, titles and error texts come from whoever wrote to the server. Whatever could move the cursor, hide
-text or fake a line is escaped, on a terminal and in a pipe alike; JSON stays exact, since it has escapes of
-its own. The contents of streams are written as they are.
+Names, titles and error texts come from other users. Characters that could move the cursor, hide text or fake
+a line are escaped, on a terminal and in a pipe alike; JSON stays exact, since it has escapes of its own. The
+contents of streams are written unchanged.
 """
 
 import json
@@ -13,6 +13,9 @@ import typer
 
 from ursula.printable import printable, printable_json
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
 
 def counted(count: int, thing: str) -> str:
     """`1 stream`, `2 streams`."""
@@ -20,7 +23,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def size_text(count: int) -> str:
-    """Bytes as a person reads them."""
+    """A number of bytes in units that a person can read."""
     size, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < 1024:
@@ -30,34 +33,34 @@ def size_text(count: int) -> str:
 
 
 def emit(data: bytes) -> None:
-    """Write to standard output as it is, at once."""
+    """Write bytes to standard output unchanged, and flush."""
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def emit_line(*fields: str) -> None:
-    """Write a line to standard output, at once; several fields are separated by tabs."""
+    """Write a line to standard output, and flush; tabs separate the fields."""
     emit("\t".join(map(printable, fields)).encode() + b"\n")
 
 
 def emit_json(value: Any, indent: int | None = 2) -> None:
-    """Write a value as JSON to standard output, at once."""
+    """Write a value as JSON to standard output, and flush."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     emit(printable_json(text).encode(errors="backslashreplace") + b"\n")
 
 
 def emit_json_text(text: str) -> None:
-    """Write JSON that came from elsewhere: to a pipe as it is, to a terminal in the same values."""
+    """Write JSON that came from elsewhere: unchanged to a pipe, with the same values to a terminal."""
     shown = printable_json(text) if sys.stdout.isatty() else text
     emit(shown.encode(errors="surrogateescape"))
 
 
 def say(message: str) -> None:
-    """Tell the person something; programs that read our output do not see it."""
+    """Print a message for a person; programs that read our output do not see it."""
     print(f"ursula: {printable(message)}", file=sys.stderr)
 
 
 def fail(message: str) -> NoReturn:
-    """Say on one line what is wrong, and end with exit code 1."""
+    """Print one line that says what is wrong, and exit with code 1."""
     say(" ".join(message.splitlines()))
     raise typer.Exit(1)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ursula.config import Cold
+from ursula.config import ColdSettings
 
 from .fs import FsStore
 from .store import Store
@@ -11,24 +11,24 @@ from .store import Store
 _S3 = "s3://"
 
 
-def open_store(cold: Cold, data_dir: Path) -> Store:
+def open_store(cold: ColdSettings, data_dir: Path) -> Store:
     """The store of a server."""
     if cold.backend == "s3":
         return _s3(cold)
     return FsStore(Path(cold.root).expanduser() if cold.root else data_dir / "cold")
 
 
-def open_at(where: str, cold: Cold | None = None) -> Store:
+def open_at(where: str, cold: ColdSettings | None = None) -> Store:
     """The store at a folder or at s3://bucket/prefix; how S3 is reached is taken from the configuration."""
     if not where.startswith(_S3):
         return FsStore(Path(where).expanduser())
     bucket, _, prefix = where.removeprefix(_S3).partition("/")
     if not bucket:
         raise ValueError(f"{where} names no bucket; write it as s3://bucket/prefix")
-    return _s3(replace(cold or Cold(), backend="s3", s3_bucket=bucket, root=prefix))
+    return _s3(replace(cold or ColdSettings(), backend="s3", s3_bucket=bucket, root=prefix))
 
 
-def _s3(cold: Cold) -> Store:
+def _s3(cold: ColdSettings) -> Store:
     from .s3 import Credentials, S3Store  # it takes a while, and only this needs it
 
     return S3Store(

@@ -17,6 +17,7 @@ _BATCH_ONLY = ("endingOffsets", "endingTimestamp")
 _STREAM_ONLY = ("maxBytesPerTrigger", "maxMessagesPerTrigger", "failOnDataLoss")
 OPTIONS = (
     "endpoint",
+    "auth",
     "path",
     "bucket",
     *_SELECTIONS,
@@ -54,6 +55,7 @@ class ReadOptions:
     retry_seconds: float = RETRY_SECONDS
     s3: S3Options = field(default_factory=S3Options)
     view: str | None = None
+    auth: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,7 @@ def _shared(options: Mapping[str, str]) -> ReadOptions:
             session_token=options.get("s3SessionToken"),
         ),
         view=options.get(VIEW),
+        auth=options.get("auth"),
     )
 
 

@@ -86,7 +86,8 @@ class _PartitionReader:
         )
 
     def _hot(self, span: PositionSpan) -> Iterator[pa.RecordBatch]:
-        server = ServerClient(self._options.endpoint or "", self._options.retry_seconds)
+        options = self._options
+        server = ServerClient(options.endpoint or "", options.retry_seconds, options.auth)
         until = min(span.last, self._partition.until)
         after = span.first
         while after < until:

@@ -60,7 +60,7 @@ def take_view(options: ReadOptions, after: int | None) -> BucketView:
     """
     if options.endpoint is None:
         return _stored_view(options, after)
-    plan = ServerClient(options.endpoint, options.retry_seconds).plan(options.bucket, after)
+    plan = ServerClient(options.endpoint, options.retry_seconds, options.auth).plan(options.bucket, after)
     return BucketView(
         cluster=plan["cluster"],
         generation=plan["generation"],

@@ -49,6 +49,7 @@ class SnapshotTarget(NamedTuple):
     bucket: str
     trim: bool
     retry_seconds: float
+    auth: str | None = None
 
 
 class FoldFailed(Exception):
@@ -198,7 +199,7 @@ def _encoded(stream: str, state: Any) -> tuple[str, bytes]:
 
 def _publish(target: SnapshotTarget, state: dict[str, Any]) -> str:
     """Publish a state as a snapshot of its stream; returns "published", or why the server refused it."""
-    server = ServerClient(target.endpoint, target.retry_seconds)
+    server = ServerClient(target.endpoint, target.retry_seconds, target.auth)
     try:
         server.publish_snapshot(
             f"/{quote(target.bucket, safe='')}/{quote(state['stream'], safe='')}",

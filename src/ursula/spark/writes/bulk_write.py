@@ -18,13 +18,13 @@ logger = logging.getLogger(__name__)
 
 def stage(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> list[str]:
     """Stage rows as objects with new names; returns the names, in the order of the rows."""
-    server = ServerClient(options.endpoint, options.retry_seconds)
+    server = ServerClient(options.endpoint, options.retry_seconds, options.auth)
     return [server.stage(options.bucket, body) for body in _bodies(options, batches)]
 
 
 def ingest(options: WriteOptions, app: str, version: int, objects: Sequence[str]) -> None:
     """Append the rows of these objects; rows that were refused and dropped are logged."""
-    server = ServerClient(options.endpoint, options.retry_seconds)
+    server = ServerClient(options.endpoint, options.retry_seconds, options.auth)
     report = server.ingest(
         {
             "bucket": options.bucket,

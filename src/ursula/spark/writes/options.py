@@ -1,7 +1,7 @@
 """The options of a write."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..options import OptionError, parse_flag, parse_seconds, take_known
 
@@ -13,6 +13,7 @@ VERSION_MAX = 2**63 - 1
 
 _KNOWN = (
     "endpoint",
+    "auth",
     "bucket",
     "createStreams",
     "contentType",
@@ -38,6 +39,7 @@ class WriteOptions:
     app: str | None = None
     version: int | None = None
     retry_seconds: float = 120.0
+    auth: str | None = field(default=None, repr=False)
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -64,6 +66,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         app=app,
         version=version,
         retry_seconds=parse_seconds(options, "retryTimeout", 120.0),
+        auth=options.get("auth"),
     )
 
 

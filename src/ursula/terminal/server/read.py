@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import emit, emit_json, emit_line
-from .session import DEFAULT_URL, Auth, StreamName, Url, session, stream_of
+from ..output import emit, emit_json, emit_line
+from .session import ServerOptions, StreamName, session, stream_of
 
 if TYPE_CHECKING:
     from ursula.client import Chunk, Stream, StreamInfo
@@ -22,12 +22,11 @@ def read(
     offset: Annotated[
         str, typer.Option("--offset", "-o", metavar="OFFSET", help="Where to begin; -1 is the beginning.")
     ] = "-1",
-    url: Url = DEFAULT_URL,
-    auth: Auth = None,
+    server: ServerOptions,
 ) -> None:
-    """Print what a stream holds, up to now.
+    """Print the contents of a stream, from an offset to the tail.
 
-    Bytes are printed as they are, JSON values one on each line.
+    Bytes are printed unchanged, JSON values one per line.
 
     [bold]Examples[/bold]
 
@@ -35,7 +34,7 @@ def read(
       ursula read demo/orders | jq .order
       ursula read demo/orders --offset 00000000000000000042
     """
-    with session(url, auth, stream) as client:
+    with session(server, stream) as client:
         for chunk in stream_of(client, stream).read_all(offset):
             _print_chunk(chunk)
 
@@ -44,7 +43,8 @@ def tail(
     stream: StreamName,
     *,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until the stream is closed.")
+        bool,
+        typer.Option("--follow", "-f", help="Then print new data as it arrives, until the stream is closed."),
     ] = False,
     size: Annotated[
         int | None,
@@ -53,7 +53,7 @@ def tail(
             "-c",
             metavar="NUMBER",
             min=0,
-            help=f"Begin so many bytes before the end. [dim]Default: {LAST_BYTES}; not for JSON[/dim]",
+            help=f"Begin this many bytes before the end; not for JSON. [dim]Default: {LAST_BYTES}[/dim]",
             show_default=False,
         ),
     ] = None,
@@ -64,19 +64,19 @@ def tail(
             "-n",
             metavar="NUMBER",
             min=0,
-            help=f"Begin so many JSON values before the end. [dim]Default: {LAST_RECORDS}[/dim]",
+            help=f"Begin this many JSON values before the end. [dim]Default: {LAST_RECORDS}[/dim]",
             show_default=False,
         ),
     ] = None,
     offset: Annotated[
-        str | None, typer.Option("--offset", "-o", metavar="OFFSET", help="Begin there; -1 is the beginning.")
+        str | None,
+        typer.Option("--offset", "-o", metavar="OFFSET", help="Begin at this offset; -1 is the beginning."),
     ] = None,
-    url: Url = DEFAULT_URL,
-    auth: Auth = None,
+    server: ServerOptions,
 ) -> None:
-    """Print the last part of a stream; with --follow, then what comes.
+    """Print the last part of a stream; with --follow, then new data as it arrives.
 
-    A connection that is lost is made again from where it was.
+    If the connection is lost, it is restored and continues where it was.
 
     [bold]Examples[/bold]
 
@@ -86,8 +86,8 @@ def tail(
       ursula tail -f demo/hello --offset -1
     """
     if sum(given is not None for given in (size, records, offset)) > 1:
-        raise typer.BadParameter("give one of --bytes, --records and --offset")
-    with session(url, auth, stream) as client:
+        raise typer.BadParameter("give only one of --bytes, --records and --offset")
+    with session(server, stream) as client:
         target = stream_of(client, stream)
         info = target.head()
         if offset is None:
@@ -101,18 +101,18 @@ def tail(
 
 
 def _print_last(target: "Stream", info: "StreamInfo", size: int | None, records: int | None) -> str:
-    """Print the end of a stream; the offset after it."""
+    """Print the last part of a stream; return the offset after it."""
     from ursula.client.results import is_json
 
     if is_json(info.content_type):
         if size is not None:
-            raise typer.BadParameter("a JSON stream is counted in --records, not in --bytes")
+            raise typer.BadParameter("for a JSON stream, use --records instead of --bytes")
         chunk = target.last_lines(LAST_RECORDS if records is None else records)
         emit(chunk.data)
         offset = chunk.next_offset
     else:
         if records is not None:
-            raise typer.BadParameter("only a JSON stream has records: count in --bytes")
+            raise typer.BadParameter("only a JSON stream has records: use --bytes")
         start = int(info.next_offset) - (LAST_BYTES if size is None else size)
         offset = str(max(start, int(info.earliest_offset or 0))).zfill(OFFSET_DIGITS)
     for rest in target.read_all(offset):
@@ -132,12 +132,12 @@ def _print_chunk(chunk: "Chunk") -> None:
 
 
 def emit_value(value: bytes | str) -> None:
-    """Print bytes as they are, and the text of a JSON value as a line."""
+    """Print bytes unchanged, and the text of a JSON value as a line."""
     emit(_json_line(value) if isinstance(value, str) else value)
 
 
 def _json_line(text: str) -> bytes:
-    # Line ends can only be between the tokens of a JSON text, where a space is as good.
+    # Line ends can only be between the tokens of a JSON text, where a space means the same.
     return text.replace("\r", " ").replace("\n", " ").encode() + b"\n"
 
 
@@ -145,17 +145,16 @@ def head(
     stream: StreamName,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    url: Url = DEFAULT_URL,
-    auth: Auth = None,
+    server: ServerOptions,
 ) -> None:
-    """Show what a stream is: its type, where it ends, whether it is closed.
+    """Show the properties of a stream: its type, its tail, whether it is closed.
 
     [bold]Examples[/bold]
 
       ursula head demo/hello
       ursula head demo/hello --json | jq -r .next_offset
     """
-    with session(url, auth, stream) as client:
+    with session(server, stream) as client:
         fields = dataclasses.asdict(stream_of(client, stream).head())
         if as_json:
             emit_json(fields)

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from .output import emit_json, say
-from .session import DEFAULT_URL, Auth, StreamName, Url, session, stream_of
+from ..option_groups import with_option_groups
+from ..output import emit_json, say
+from .session import ServerOptions, StreamName, session, stream_of
 
 app = typer.Typer(help="Read and write the attributes of a stream.", no_args_is_help=True)
 
@@ -18,27 +19,28 @@ def attributes() -> None:
 
 
 @app.command("get")
-def get_attributes(stream: StreamName, *, url: Url = DEFAULT_URL, auth: Auth = None) -> None:
+@with_option_groups
+def get_attributes(stream: StreamName, *, server: ServerOptions) -> None:
     """Print the attributes of a stream as JSON.
 
     [bold]Examples[/bold]
 
       ursula attrs get demo/hello
     """
-    with session(url, auth, stream) as client:
+    with session(server, stream) as client:
         found = stream_of(client, stream).attributes()
         emit_json(found)
 
 
 @app.command("set")
+@with_option_groups
 def set_attributes(
     stream: StreamName,
     attributes: Annotated[
         str, typer.Argument(metavar="JSON", help="An object with title and metadata.", show_default=False)
     ],
     *,
-    url: Url = DEFAULT_URL,
-    auth: Auth = None,
+    server: ServerOptions,
 ) -> None:
     """Replace all attributes of a stream.
 
@@ -50,23 +52,24 @@ def set_attributes(
         given = json.loads(attributes)
     except ValueError as error:
         raise typer.BadParameter(f"the attributes are not JSON: {error}") from None
-    with session(url, auth, stream) as client:
+    with session(server, stream) as client:
         warn_of_ignored(stream_of(client, stream).set_attributes(given))
 
 
 def warn_of_ignored(names: Sequence[str]) -> None:
-    """Tell which attributes the server did not store."""
+    """Name the attributes that the server did not store."""
     if names:
         say(f"warning: these attributes are not stored: {', '.join(names)}")
 
 
 @app.command("clear")
-def clear_attributes(stream: StreamName, *, url: Url = DEFAULT_URL, auth: Auth = None) -> None:
+@with_option_groups
+def clear_attributes(stream: StreamName, *, server: ServerOptions) -> None:
     """Remove all attributes of a stream.
 
     [bold]Examples[/bold]
 
       ursula attrs clear demo/hello
     """
-    with session(url, auth, stream) as client:
+    with session(server, stream) as client:
         stream_of(client, stream).clear_attributes()

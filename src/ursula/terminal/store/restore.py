@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import counted, emit_json, emit_line, fail, say, size_text
-from .stores import At, ConfigFile, Shown, moment_of, settings_of, with_store
+from ..output import counted, emit_json, emit_line, fail, say, size_text
+from ..progress import ProgressDisplay
+from .opened_store import At, ConfigFile, moment_of, settings_of, with_store
 
 if TYPE_CHECKING:
     from ursula.cold.objects.store import Store
@@ -28,35 +29,38 @@ def restore(
         typer.Option(
             "--data-dir",
             metavar="FOLDER",
-            help="Where the new node is to be: new or empty, but for the store.",
+            help="The folder of the new node: new, or empty except for the store.",
             show_default=False,
         ),
     ],
     at: At = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read everything first, and check it to the last byte.")
+        bool, typer.Option("--verify", help="First read everything, and check every byte.")
     ] = False,
     accept_damage: Annotated[
         bool,
         typer.Option(
-            "--accept-damage", help="Go on though objects are missing or damaged: what they held is lost."
+            "--accept-damage",
+            help="Restore even if objects are missing or damaged: their contents are lost.",
         ),
     ] = False,
     take_over: Annotated[
         bool,
-        typer.Option("--take-over", help="Take the store away from a server that uses it: that one stops."),
+        typer.Option(
+            "--take-over", help="Take the store over from a server that uses it; that server stops."
+        ),
     ] = False,
     config: ConfigFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make a new node from the store alone, as of the last flush or an earlier one.
 
-    Streams come back with offsets, producers, attributes, snapshots, closure and
-    lifetimes. What was written after that flush is not there any more. The node
-    goes on with this store, in a new generation. A store that a server still uses
-    is refused: stop that one first, or take the store away from it (--take-over).
+    Streams come back with their offsets, producers, attributes, snapshots, closure
+    and lifetimes. Anything written after that flush is lost. The node continues
+    with this store, in a new generation. A store that a server still uses is
+    refused: stop that server first, or take the store over from it (--take-over).
 
-    If it is interrupted, run it again.
+    If the command is interrupted, run it again.
 
     [bold]Examples[/bold]
 
@@ -75,7 +79,7 @@ def restore(
         place = store.local_path("generations")
         folder = NewFolder(data_dir, None if place is None else place.parent)
         try:
-            with Shown() as progress:
+            with ProgressDisplay() as progress:
                 restored = await restore_node(
                     store,
                     folder,
@@ -89,7 +93,9 @@ def restore(
         except Damaged as error:
             for damage in error.damages[:DAMAGES_SHOWN]:
                 say(f"{damage.name}: {damage.problem}")
-            fail(f"{error}: go back further with --at, put them back, or take the rest with --accept-damage")
+            fail(
+                f"{error}: go back further with --at, put them back, or restore the rest with --accept-damage"
+            )
         finally:
             folder.close()
 
@@ -106,7 +112,7 @@ def _print(restored: "Restored", root: str, command: str) -> None:
 
     extent = restored.extent
     newer = sum(chosen.newer_count for chosen in restored.chosen)
-    lost = f"everything that was written after {format_time(restored.at)}"
+    lost = f"everything written after {format_time(restored.at)}"
     lines = {
         "from": root,
         "as of": f"{format_time(restored.at)}, {_positions(restored)}",
@@ -115,7 +121,7 @@ def _print(restored: "Restored", root: str, command: str) -> None:
         "messages": f"{size_text(extent.payload_bytes)} in {counted(extent.segments, 'segment')} of "
         f"{size_text(extent.segment_bytes)}",
         "snapshots": f"{extent.blobs} of {size_text(extent.blob_bytes)}",
-        "not there": lost if not newer else f"{lost}, with {newer} later flush{'' if newer == 1 else 'es'}",
+        "lost": lost if not newer else f"{lost}, with {newer} later flush{'' if newer == 1 else 'es'}",
     }
     for name, text in lines.items():
         emit_line(f"{name:<16}{text}")
@@ -157,7 +163,7 @@ def _as_json(restored: "Restored", root: str, command: str) -> dict[str, object]
 
 
 def _start_command(root: str, data_dir: Path, config: Path | None, settings: "Settings") -> str:
-    """What to type so that the node starts with its store."""
+    """The command that starts the node with its store."""
     from ursula.cold.objects.open import open_store
 
     words = ["ursula", "serve", "--data-dir", str(data_dir)]

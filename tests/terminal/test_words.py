@@ -3,45 +3,18 @@
 import json
 import re
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
 
 import pytest
-import typer.core
-import typer.main
-from tests.client.screen import run_on_terminal
-from tests.client.test_terminal import Shell
-from tests.docs.test_lists import commands
 from tests.server import Server
+from tests.terminal.screen import run_on_terminal
+from tests.terminal.shell import Shell
 
-from ursula.cli import app
 from ursula.client import Client
 from ursula.terminal.output import counted
 
 HOSTILE = "a\x1b]0;owned\x07\x1b[2Jb\nfake\tcolumn\x7f\x9b31m\u202egnp.exe\u2028c"
 SHOWN = "a\\x1b]0;owned\\x07\\x1b[2Jb\\nfake\\tcolumn\\x7f\\x9b31m\\u202egnp.exe\\u2028c"
-
-_numbers = count()
-
-
-@pytest.fixture
-def shell(server: Server) -> Shell:
-    return Shell(server.url)
-
-
-@pytest.fixture
-def client(server: Server) -> Iterator[Client]:
-    with Client(server.url) as running:
-        yield running
-
-
-@pytest.fixture
-def bucket(client: Client) -> str:
-    """A bucket of its own for each test."""
-    name = f"words-{next(_numbers)}"
-    client.bucket(name).create()
-    return name
 
 
 def test_a_hostile_name_is_escaped_in_a_pipe_and_on_a_terminal(
@@ -147,7 +120,7 @@ def test_a_server_of_another_kind_is_named(command: list[str]) -> None:
 
 
 class Stranger(BaseHTTPRequestHandler):
-    """A web server that has nothing for us."""
+    """A web server that is not ours."""
 
     def do_GET(self) -> None:
         self.send_response(404)
@@ -157,7 +130,7 @@ class Stranger(BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_GET
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """It keeps quiet."""
+        """It logs nothing."""
 
 
 def test_attributes_that_are_not_stored_are_warned_about(shell: Shell, client: Client, bucket: str) -> None:
@@ -180,16 +153,3 @@ def test_a_bucket_with_one_stream_has_one_stream(shell: Shell, client: Client, b
 
 def test_a_count_of_one_is_followed_by_one_thing() -> None:
     assert [counted(number, "stream") for number in (0, 1, 2)] == ["0 streams", "1 stream", "2 streams"]
-
-
-def all_commands() -> list[str]:
-    group = typer.main.get_command(app)
-    assert isinstance(group, typer.core.TyperGroup)
-    return ["ursula", "ursula config", "ursula attrs", "ursula snapshot", "ursula pipeline", *commands(group)]
-
-
-@pytest.mark.parametrize("command", all_commands())
-def test_the_help_shows_no_types_of_python(shell: Shell, command: str) -> None:
-    text = shell(*command.split()[1:], "--help")
-    assert "--help" in text
-    assert re.findall(r"<\w+>", text) == []

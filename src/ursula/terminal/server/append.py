@@ -16,23 +16,27 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-from .output import counted, emit_line, fail, say
-from .session import DEFAULT_URL, Auth, StreamName, Url, session, stream_of
+from ..output import counted, emit_line, fail, say
+from .session import ServerOptions, StreamName, session, stream_of
 
 if TYPE_CHECKING:
     from ursula.client import Appended, Stream
 
 PIECE_BYTES = 8 << 20
-"""What is larger goes in pieces of this size."""
+"""A larger input is sent in pieces of this size."""
 UPLOAD_PATIENCE_SECONDS = 30.0
-NOTHING = "there is nothing to append: the input is empty"
+NOTHING = "nothing to append: the input is empty"
 
 
 def append(
     stream: StreamName,
     text: Annotated[
         str | None,
-        typer.Argument(metavar="TEXT", help="What to append; otherwise --file or standard input."),
+        typer.Argument(
+            metavar="TEXT",
+            help="The text to append. [dim]Default: --file or standard input[/dim]",
+            show_default=False,
+        ),
     ] = None,
     *,
     file: Annotated[
@@ -42,16 +46,20 @@ def append(
         ),
     ] = None,
     lines: Annotated[
-        bool, typer.Option("--lines", "-l", help="Append each line on its own; on a JSON stream, each value.")
+        bool,
+        typer.Option(
+            "--lines",
+            "-l",
+            help="Append each line as its own message; on a JSON stream, each line is a value.",
+        ),
     ] = False,
-    close: Annotated[bool, typer.Option("--close", help="Close the stream after it.")] = False,
-    url: Url = DEFAULT_URL,
-    auth: Auth = None,
+    close: Annotated[bool, typer.Option("--close", help="Close the stream afterwards.")] = False,
+    server: ServerOptions,
 ) -> None:
     """Append to a stream, and print the offset after it.
 
-    The input is one append. Above 8 MiB it goes in pieces, and with --lines in
-    batches of lines; a piece whose answer was lost is not stored twice.
+    The input is one append. An input above 8 MiB is sent in pieces, and with
+    --lines in batches of lines; a piece whose response was lost is not stored twice.
 
     [bold]Examples[/bold]
 
@@ -62,7 +70,7 @@ def append(
     """
     if text is not None and file is not None:
         raise typer.BadParameter("give a text or --file, not both")
-    with session(url, auth, stream) as client, _opened(text, file) as source:
+    with session(server, stream) as client, _opened(text, file) as source:
         target = stream_of(client, stream)
         content_type = target.head().content_type
         if lines:
@@ -80,7 +88,7 @@ def _opened(text: str | None, file: Path | None) -> Iterator[BinaryIO]:
             yield source
     else:
         if sys.stdin.isatty():
-            say("reading standard input, which ends with Ctrl-D")
+            say("reading standard input; end it with Ctrl-D")
         yield sys.stdin.buffer
 
 
@@ -96,7 +104,7 @@ def _append_pieces(target: "Stream", source: BinaryIO, content_type: str, close:
         emit_line(done.next_offset)
         return
     if is_json(content_type):
-        fail("this is too much for one JSON append: put each value on its own line and use --lines")
+        fail("this is too large for one JSON append: put each value on its own line and use --lines")
     with Upload(target, source, "byte") as upload:
         while piece:
             upload.send(piece, len(piece))
@@ -131,11 +139,11 @@ def _check_json(text: bytes, line_number: int) -> None:
 
 
 class NotSendable(Exception):
-    """The input is at fault."""
+    """The input is invalid."""
 
 
 class Upload:
-    """A long input under one producer, so that nothing is stored twice; it counts what is stored."""
+    """A long input, sent by one producer so that nothing is stored twice. Counts what is stored."""
 
     def __init__(self, target: "Stream", source: BinaryIO, unit: str) -> None:
         from ursula.client import Batching, Patience
@@ -169,14 +177,14 @@ class Upload:
 
         self._progress.stop()
         if isinstance(error, NotSendable):
-            self._settle()
+            self._store_queued()
         if self._stored and isinstance(error, StreamError | NotSendable):
-            say(f"only the first {counted(self._stored, self._unit)} of the input got stored")
+            say(f"stored only the first {counted(self._stored, self._unit)} of the input")
         if isinstance(error, NotSendable):
             fail(str(error))
 
     def send(self, data: bytes, count: int) -> None:
-        """Queue a part of the input, which counts so much once it is stored."""
+        """Queue a part of the input, which adds `count` to the units stored once it is stored."""
 
         def stored(future: "Future[Appended]") -> None:
             if future.exception() is None:
@@ -188,11 +196,11 @@ class Upload:
             self.moved(len(data))
 
     def moved(self, size: int) -> None:
-        """So much of the input is dealt with."""
+        """Advance the progress bar by this many bytes of the input."""
         self._progress.update(self._task, advance=size)
 
     def finish(self, close: bool) -> str:
-        """Wait for the rest, and close the stream if that is wanted; the offset after it."""
+        """Wait until everything is stored, close the stream if asked to, and return the offset after it."""
         self.producer.flush()
         closed = self.producer.close_stream() if close else None
         self.producer.close()
@@ -202,7 +210,7 @@ class Upload:
             raise NotSendable(NOTHING)
         return self._last.result().next_offset
 
-    def _settle(self) -> None:
+    def _store_queued(self) -> None:
         from ursula.client import StreamError
 
         with suppress(StreamError):
@@ -210,7 +218,7 @@ class Upload:
 
 
 def _size(source: BinaryIO) -> int | None:
-    """The size of a regular file."""
+    """The size of a regular file; None for anything else."""
     try:
         status = os.fstat(source.fileno())
     except OSError:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .output import emit_json, emit_line
-from .session import DEFAULT_URL, Auth, Url, bucket_of, session
+from ..output import emit_json, emit_line
+from .session import ServerOptions, bucket_of, session
 
 if TYPE_CHECKING:
     from ursula.client import BucketInfo, ListedStream
@@ -16,21 +16,23 @@ def list_names(
     bucket: Annotated[
         str | None,
         typer.Argument(
-            metavar="BUCKET", help="Whose streams to list; without it, all buckets.", show_default=False
+            metavar="BUCKET",
+            help="The bucket whose streams to list; without it, all buckets are listed.",
+            show_default=False,
         ),
     ] = None,
     *,
     prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only streams that begin with this.", show_default=False)
+        str,
+        typer.Option(metavar="TEXT", help="Only streams whose names begin with this.", show_default=False),
     ] = "",
     long: Annotated[
         bool, typer.Option("--long", "-l", help="Also print status, tail offset and type.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object on each line.")] = False,
-    url: Url = DEFAULT_URL,
-    auth: Auth = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
+    server: ServerOptions,
 ) -> None:
-    """List the streams of a bucket, or all buckets, one on each line.
+    """List the streams of a bucket, or all buckets, one per line.
 
     [bold]Examples[/bold]
 
@@ -38,14 +40,14 @@ def list_names(
       ursula ls demo --prefix session-
       ursula ls demo --json | jq -r 'select(.status == "open") | .stream_id'
     """
-    with session(url, auth, bucket or "") as client:
+    with session(server, bucket or "") as client:
         if bucket is None:
             for found in client.buckets():
                 _print_bucket(found, long, as_json)
             return
         name = bucket_of(bucket)
         if name is None:
-            raise typer.BadParameter(f"{bucket!r} is not a bucket; --prefix selects streams in one")
+            raise typer.BadParameter(f"{bucket!r} is not a bucket; use --prefix to select streams in one")
         for stream in client.bucket(name).streams(prefix=prefix):
             _print_stream(stream, long, as_json)
 

@@ -8,8 +8,9 @@ import typer
 
 from ursula.printable import printable
 
-from .output import counted, emit_json, emit_json_text, emit_line, fail, say, size_text
-from .stores import At, ConfigFile, Shown, moment_of, settings_of, with_store
+from ..output import counted, emit_json, emit_json_text, emit_line, fail, say, size_text
+from ..progress import ProgressDisplay
+from .opened_store import At, ConfigFile, moment_of, settings_of, with_store
 
 if TYPE_CHECKING:
     from ursula.cold.objects.store import Store
@@ -28,14 +29,12 @@ def inspect(
         str | None,
         typer.Argument(
             metavar="OBJECT",
-            help="One object, as in segments/g0/...; without it, the store as a whole.",
+            help="One object, as in segments/g0/...; without it, the whole store.",
             show_default=False,
         ),
     ] = None,
     *,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Read everything, and check it to the last byte.")
-    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Read everything, and check every byte.")] = False,
     group: Annotated[
         int | None,
         typer.Option(metavar="N", help="Only this group. [dim]Default: all[/dim]", show_default=False),
@@ -44,11 +43,11 @@ def inspect(
     config: ConfigFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what a store holds, or check that it is whole. No server is needed.
+    """Show the contents of a store, or check that it is complete. No server is needed.
 
-    With --verify, checksums and digests are compared, and that the segments have
-    every byte of every stream. Each object that is damaged is named on a line of
-    its own, and the exit code is 1.
+    With --verify, all checksums and digests are checked, and that the segments
+    contain every byte of every stream. Each damaged object is named on its own
+    line, and the exit code is then 1.
 
     [bold]Examples[/bold]
 
@@ -67,10 +66,10 @@ def inspect(
         async def check(opened: "Store") -> "Verified":
             from ursula.engine.offline.inspect import verify_store
 
-            with Shown() as progress:
+            with ProgressDisplay() as progress:
                 return await verify_store(opened, group, moment, progress)
 
-        _tell(with_store(store, settings, check), as_json)
+        _print_verified(with_store(store, settings, check), as_json)
         return
 
     async def look(opened: "Store") -> "StoreSurvey":
@@ -95,7 +94,7 @@ async def _show_object(store: "Store", name: str, as_json: bool) -> None:
         emit_json_text((await store.get(name)).decode(errors="surrogateescape"))
         return
     if not name.startswith("segments/"):
-        fail(f"{name} is not shown: only segments, and what is written as JSON")
+        fail(f"{name} cannot be shown: only segments and JSON objects can")
     report = await show_segment(store, name)
     if as_json:
         emit_json(_segment_as_json(report))
@@ -137,7 +136,7 @@ def _print_segment(report: "SegmentReport") -> None:
     _print_table(("row group", "rows", "size", "messages"), groups)
 
 
-# The whole
+# The whole store
 
 
 def _print_survey(survey: "StoreSurvey") -> None:
@@ -151,7 +150,7 @@ def _print_survey(survey: "StoreSurvey") -> None:
         emit_line(f"{'generation':<16}{generation.generation}, begun {format_time(generation.at)}{source}")
     for server in survey.servers:
         where = f"{server.address} on {server.host}"
-        emit_line(f"{'server':<16}node {server.node} at {where}, heard of {format_time(server.at)}")
+        emit_line(f"{'server':<16}node {server.node} at {where}, last seen {format_time(server.at)}")
     for found in survey.groups:
         _print_group(found)
 
@@ -172,7 +171,7 @@ def _print_group(found: "GroupSurvey") -> None:
     if found.unnamed:
         size = sum(size for _, size in found.unnamed)
         facts["others"] = (
-            f"{len(found.unnamed)} of {size_text(size)} that are not part of it any more, or yet"
+            f"{len(found.unnamed)} of {size_text(size)} that are no longer, or not yet, part of it"
         )
     emit_line("")
     for title, text in facts.items():
@@ -223,10 +222,10 @@ def _as_json(survey: "StoreSurvey") -> dict[str, object]:
     }
 
 
-# Verifying
+# The result of --verify
 
 
-def _tell(verified: "Verified", as_json: bool) -> None:
+def _print_verified(verified: "Verified", as_json: bool) -> None:
     extent, damages = verified.extent, verified.damages
     if as_json:
         document = {
@@ -239,13 +238,13 @@ def _tell(verified: "Verified", as_json: bool) -> None:
         for damage in damages[:DAMAGES_SHOWN]:
             emit_line(f"{damage.name}: {damage.problem}")
         if len(damages) > DAMAGES_SHOWN:
-            emit_line(f"and {len(damages) - DAMAGES_SHOWN} more; --json has all")
+            emit_line(f"and {len(damages) - DAMAGES_SHOWN} more; --json lists all")
     if damages:
         fail(f"the store is damaged: {counted(len(damages), 'problem')} found")
     if not as_json:
         positions = ", ".join(f"{position:020d}" for position in verified.positions.values())
         emit_line(
-            f"everything up to {positions} is there: {counted(extent.streams, 'stream')} in "
+            f"everything up to {positions} is intact: {counted(extent.streams, 'stream')} in "
             f"{counted(extent.buckets, 'bucket')}, {counted(extent.segments, 'segment')} with "
             f"{counted(extent.rows, 'row')} and {size_text(extent.payload_bytes)} of messages, "
             f"{counted(extent.blobs, 'snapshot')}"
@@ -258,7 +257,7 @@ def _ratio_text(size: int, payload: int) -> str:
 
 
 def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Columns under titles; in a pipe, lines are not folded."""
+    """Print columns under titles; in a pipe, lines are not folded."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

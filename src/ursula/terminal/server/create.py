@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..output import emit_line, say
 from .attributes import warn_of_ignored
-from .output import emit_line, say
-from .session import DEFAULT_URL, Auth, Url, address_of, bucket_of, session, stream_of, typed
+from .session import ServerOptions, address_of, bucket_of, session, stream_of, typed
 
 if TYPE_CHECKING:
     from ursula.client import Client, Created
@@ -29,37 +29,37 @@ def create(
             "--content-type",
             "-t",
             metavar="TYPE",
-            help="What the stream holds. application/json makes each value a message. "
+            help="The type of the contents. With application/json, each value is a message. "
             "[dim]Default: application/octet-stream[/dim]",
             show_default=False,
         ),
     ] = None,
     ttl: Annotated[
         int | None,
-        typer.Option(metavar="SECONDS", min=0, help="End it when nobody used it for so long."),
+        typer.Option(metavar="SECONDS", min=0, help="Expire it when it has not been used for this long."),
     ] = None,
     expires_at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="End it at a time, as in 2030-01-01T00:00:00Z."),
+        typer.Option(metavar="TIME", help="Expire it at a time, as in 2030-01-01T00:00:00Z."),
     ] = None,
     attrs: Annotated[
         str | None,
         typer.Option(metavar="JSON", help='Attributes, as in \'{"title": "Orders"}\'.'),
     ] = None,
-    closed: Annotated[bool, typer.Option("--closed", help="Close it at once.")] = False,
+    closed: Annotated[bool, typer.Option("--closed", help="Create it closed.")] = False,
     fork_of: Annotated[
         str | None,
-        typer.Option(metavar="STREAM", help="Share what another stream of the bucket holds."),
+        typer.Option(metavar="STREAM", help="Share the contents of another stream of the bucket."),
     ] = None,
     fork_offset: Annotated[
-        str | None, typer.Option(metavar="OFFSET", help="Share it up to here. [dim]Default: its tail[/dim]")
+        str | None,
+        typer.Option(metavar="OFFSET", help="Share them up to this offset. [dim]Default: the tail[/dim]"),
     ] = None,
-    url: Url = DEFAULT_URL,
-    auth: Auth = None,
+    server: ServerOptions,
 ) -> None:
-    """Make a bucket, or a stream and its bucket.
+    """Create a bucket, or a stream and its bucket.
 
-    What exists already as asked for is left as it is.
+    A bucket or stream that already exists with these properties stays as it is.
 
     [bold]Examples[/bold]
 
@@ -69,8 +69,10 @@ def create(
       ursula create demo/copy --fork-of demo/orders
     """
     attributes = _attributes(attrs)
-    hints = {} if fork_of is None else {"stream_not_found": f"create it: ursula create {typed(fork_of, url)}"}
-    with session(url, auth, name, hints) as client:
+    hints = (
+        {} if fork_of is None else {"stream_not_found": f"create it: ursula create {typed(fork_of, server)}"}
+    )
+    with session(server, name, hints) as client:
         bucket = bucket_of(name)
         if bucket is not None:
             is_new = client.bucket(bucket).create()

@@ -10,18 +10,20 @@ from typing import Annotated
 
 import typer
 
-from .output import emit, emit_line, fail
-from .session import DEFAULT_URL, Auth, StreamName, Url, session, stream_of, typed
+from ..option_groups import with_option_groups
+from ..output import emit, emit_line, fail
+from .session import ServerOptions, StreamName, session, stream_of, typed
 
 app = typer.Typer(help="Publish and read snapshots of a stream.", no_args_is_help=True)
 
 
 @app.callback()
 def snapshot() -> None:
-    """Publish and read snapshots: what a stream amounts to at an offset, so that older data can go."""
+    """Publish and read snapshots: summaries of a stream up to an offset, after which older data can go."""
 
 
 @app.command()
+@with_option_groups
 def publish(
     stream: StreamName,
     *,
@@ -31,7 +33,7 @@ def publish(
             "--offset",
             "-o",
             metavar="OFFSET",
-            help="What the snapshot stands for: everything before this.",
+            help="The snapshot stands for everything before this offset.",
             show_default=False,
         ),
     ],
@@ -49,20 +51,19 @@ def publish(
         ),
     ] = None,
     content_type: Annotated[
-        str, typer.Option("--content-type", "-t", metavar="TYPE", help="What the snapshot is.")
+        str, typer.Option("--content-type", "-t", metavar="TYPE", help="The type of the snapshot.")
     ] = "application/octet-stream",
     keep: Annotated[bool, typer.Option("--keep", help="Keep the data before the offset readable.")] = False,
-    url: Url = DEFAULT_URL,
-    auth: Auth = None,
+    server: ServerOptions,
 ) -> None:
-    """Publish a snapshot, and let the data before it go.
+    """Publish a snapshot, and trim the data before it.
 
     [bold]Examples[/bold]
 
       ursula snapshot publish demo/hello --offset 00000000000000000042 --file state.json
       ./summarize | ursula snapshot publish demo/hello --offset 00000000000000000042 --keep
     """
-    with session(url, auth, stream) as client, _as_file(file) as path:
+    with session(server, stream) as client, _as_file(file) as path:
         target = stream_of(client, stream)
         published = target.publish_snapshot(offset, path, content_type=content_type, trim=not keep)
         emit_line(f"{published.offset} {published.digest}")
@@ -73,7 +74,7 @@ def _as_file(file: Path | None) -> Iterator[Path]:
     if file is not None:
         yield file
         return
-    # A try may have to be repeated, which a pipe cannot.
+    # A request may have to be repeated, and a pipe can be read only once.
     with tempfile.NamedTemporaryFile(prefix="ursula-snapshot-") as spooled:
         shutil.copyfileobj(sys.stdin.buffer, spooled)
         spooled.flush()
@@ -81,19 +82,26 @@ def _as_file(file: Path | None) -> Iterator[Path]:
 
 
 @app.command("read")
+@with_option_groups
 def read_snapshot(
     stream: StreamName,
     *,
     offset: Annotated[
         str | None,
-        typer.Option("--offset", "-o", metavar="OFFSET", help="Which one. [dim]Default: the newest[/dim]"),
+        typer.Option(
+            "--offset",
+            "-o",
+            metavar="OFFSET",
+            help="The offset of the snapshot. [dim]Default: the newest[/dim]",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", metavar="FILE", help="Where to. [dim]Default: standard output[/dim]"),
+        typer.Option(
+            "--output", metavar="FILE", help="Where to save it. [dim]Default: standard output[/dim]"
+        ),
     ] = None,
-    url: Url = DEFAULT_URL,
-    auth: Auth = None,
+    server: ServerOptions,
 ) -> None:
     """Print the newest snapshot of a stream, or save it to a file.
 
@@ -102,12 +110,12 @@ def read_snapshot(
       ursula snapshot read demo/hello > state.json
       ursula snapshot read demo/hello --output state.json
     """
-    with session(url, auth, stream) as client:
+    with session(server, stream) as client:
         target = stream_of(client, stream)
         if output is not None:
             found = target.save_snapshot(output, offset)
         else:
             found = target.latest_snapshot() if offset is None else target.read_snapshot(offset)
         if found is None:
-            fail(f"{stream} has no snapshot: make one with ursula snapshot publish {typed(stream, url)}")
+            fail(f"{stream} has no snapshot: make one with ursula snapshot publish {typed(stream, server)}")
         emit(found.data)
