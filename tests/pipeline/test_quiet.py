@@ -13,7 +13,8 @@ FOLD = "def broken(state, messages):\n    raise ValueError('this fold is broken'
 def run(server: Server, folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run a job in its own process, which starts its own Java."""
     command = [sys.executable, "-W", "error", "-m", "ursula", "pipeline", *arguments]
-    environment = {**os.environ, "URSULA_URL": server.url, "PYTHONPATH": str(folder)}
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "URSULA_URL": server.url, "PYTHONPATH": path}
     return subprocess.run(
         [*command, "--master", "local[1]"], cwd=folder, env=environment, capture_output=True, text=True
     )
