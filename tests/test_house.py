@@ -72,6 +72,7 @@ ALLOWED = {
         "ursula.cold.state.generation_history",
         "ursula.cold.segment.schema",
         "ursula.cold.segment",
+        "ursula.cold.objects.keys",
         "ursula.cold.objects.ulid",
     },
     "pipeline": {

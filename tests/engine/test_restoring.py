@@ -11,6 +11,7 @@ import pytest
 from tests.engine.driving import run
 from tests.engine.nodes import FaultyStore, begin, is_repeat, node_on, picture, write
 
+from ursula.cold.objects import keys
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import ObjectInfo, Store, StoreUnavailable
 from ursula.cold.state import generation_history as cold_lineage
@@ -287,7 +288,7 @@ class BusyStore(FsStore):
     async def list(self, prefix: str) -> list[ObjectInfo]:
         if prefix.startswith("segments/"):
             newest = (await manifests.find_manifests(self, 0))[0]
-            await self.put(manifests.manifest_key(0, newest.position), await self.get(newest.key))
+            await self.put(keys.manifest_key(0, newest.position), await self.get(newest.key))
         return await super().list(prefix)
 
 

@@ -9,14 +9,15 @@ import hashlib
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from urllib.parse import quote
 
 from ..crc import crc32
 from .cache import Cache
+from .objects import keys
 from .objects.checksum import digest_of
+from .objects.keys import blob_key
 from .objects.store import ObjectDamaged, ObjectMissing, Store
 from .objects.temp_files import Unfinished, as_store_failure
-from .objects.ulid import milliseconds_of, new_ulid
+from .objects.ulid import new_ulid
 from .state.manifest import not_what_it_was
 
 COPIES_BYTES_MAX = 1 << 30
@@ -28,8 +29,6 @@ WRITE_BYTES = 1024 * 1024
 BLOCK_BYTES = 256 * 1024
 """A large body has a checksum for each so many bytes, so that a part of it can be checked without the rest.
 The log has these checksums, so this never changes."""
-
-_NAME_CHARACTERS_MAX = 200
 
 
 class Blobs:
@@ -53,10 +52,7 @@ class Blobs:
 
     def new_key(self, bucket: str, incarnation: str) -> str:
         """A name that no other blob has."""
-        name = quote(bucket, safe="") if bucket != "." else "%2E"
-        if len(name) > _NAME_CHARACTERS_MAX:  # no file system takes it; the incarnation tells them apart
-            name = name[:_NAME_CHARACTERS_MAX].rpartition("%")[0]
-        return f"{name}/{incarnation}/{new_ulid()}"
+        return keys.new_blob(bucket, incarnation)
 
     def create(self) -> "BlobWriter":
         """Begin a blob that has no name yet. Blocking."""
@@ -66,7 +62,7 @@ class Blobs:
     async def keep(self, writer: "BlobWriter", key: str) -> None:
         """Make what was written durable under this name; nothing is left of it if that fails."""
         try:
-            await self._store.put_file(_object(key), writer.path)
+            await self._store.put_file(blob_key(key), writer.path)
         finally:
             await asyncio.to_thread(writer.discard)  # it is elsewhere now, or not wanted
         await self._check_place(key)
@@ -76,7 +72,7 @@ class Blobs:
         checksums = BlockChecksums()
         if len(pieces) == 1:
             await asyncio.to_thread(checksums.add, pieces[0])
-            await self._store.put(_object(key), pieces[0])
+            await self._store.put(blob_key(key), pieces[0])
             await self._check_place(key)
         else:
             await self.keep(await asyncio.to_thread(self._write, pieces, checksums), key)
@@ -84,11 +80,11 @@ class Blobs:
 
     async def size(self, key: str) -> int:
         """How many bytes a blob has."""
-        return await self._store.size(_object(key))
+        return await self._store.size(blob_key(key))
 
     async def file(self, key: str) -> "BlobFile":
         """A blob as a local file, which stays for as long as someone has this."""
-        path = self._store.local_path(_object(key))
+        path = self._store.local_path(blob_key(key))
         if path is not None:
             return BlobFile(path, await self.size(key))
 
@@ -106,16 +102,16 @@ class Blobs:
         try:
             is_right = await asyncio.to_thread(blob.digest) == digest
         except FileNotFoundError:
-            raise ObjectMissing(_object(key)) from None
+            raise ObjectMissing(blob_key(key)) from None
         except OSError as error:
-            raise ObjectDamaged(_object(key), f"it cannot be read: {error.strerror}") from None
+            raise ObjectDamaged(blob_key(key), f"it cannot be read: {error.strerror}") from None
         if not is_right:
             raise self._other_digest(key, blob.size)
 
     async def read(self, key: str, digest: str) -> bytes:
         """All of a blob; ObjectDamaged if its bytes are not those that had this digest."""
-        if self._store.local_path(_object(key)) is not None:
-            data = await self._store.get(_object(key))
+        if self._store.local_path(blob_key(key)) is not None:
+            data = await self._store.get(blob_key(key))
         else:
             copy = await self.file(key)
             data = await asyncio.to_thread(copy.path.read_bytes)
@@ -126,12 +122,12 @@ class Blobs:
     def _other_digest(self, key: str, size: int) -> ObjectDamaged:
         self._copies.forget(key)  # perhaps only the copy is damaged
         return ObjectDamaged(
-            _object(key), f"its {size} bytes have another digest than those that were stored"
+            blob_key(key), f"its {size} bytes have another digest than those that were stored"
         )
 
     async def remove(self, key: str) -> None:
         """Forget a blob."""
-        await self._store.delete([_object(key)])
+        await self._store.delete([blob_key(key)])
 
     async def close(self) -> None:
         """Forget the copies."""
@@ -148,7 +144,7 @@ class Blobs:
 
     async def _copy(self, key: str) -> "BlobFile":
         path = self._scratch / f"blob-{new_ulid()}"
-        await self._store.get_file(_object(key), path)
+        await self._store.get_file(blob_key(key), path)
         return BlobFile(path, path.stat().st_size, is_copy=True)
 
     def _write(self, pieces: Sequence[bytes], checksums: "BlockChecksums") -> "BlobWriter":
@@ -252,8 +248,4 @@ class BlobWriter:
 
 def made_at(key: str) -> int:
     """When a blob got its name, in microseconds since 1970."""
-    return milliseconds_of(key.rpartition("/")[2]) * 1000
-
-
-def _object(key: str) -> str:
-    return f"blobs/{key}"
+    return keys.made_at(key) or 0

@@ -22,11 +22,11 @@ from typing import Any, TypeVar
 
 from ..cold.blobs import Blobs, BlobWriter
 from ..cold.cache import Cache
+from ..cold.objects import keys
 from ..cold.objects.fs import FsStore
 from ..cold.objects.store import ObjectDamaged, Store, StoreFailed, StoreUnavailable
 from ..cold.objects.temp_files import Unfinished
 from ..cold.segment.reader import Segments
-from ..cold.staging import new_key
 from ..cold.state import manifest as manifests
 from ..cold.state.generation_history import Lineage
 from ..config import Cold
@@ -99,7 +99,7 @@ class Node:
         root = folder.path if folder else Path(self._temporary.name)  # type: ignore[union-attr]
         self.store: Store = store or FsStore(root / "cold")
         self.scratch = root / "tmp"
-        self.blobs = Blobs(self.store, self.scratch, beside=manifests.generation_key(self.generation))
+        self.blobs = Blobs(self.store, self.scratch, beside=keys.generation_key(self.generation))
         self.unfinished = Unfinished(self.store, self.scratch)
         self._threads = ThreadPoolExecutor(DECODING_THREADS, "ursula-cold")
         self.cache = Cache(self.cold.cache_bytes)
@@ -200,7 +200,7 @@ class Node:
     async def _begin_store(self, generation: bytes) -> None:
         """Make the first object. A new node whose own disk does not take it need not wait."""
         try:
-            await self.store.create(manifests.generation_key(1), generation)
+            await self.store.create(keys.generation_key(1), generation)
         except StoreUnavailable as error:
             is_new = self._folder is not None and not self._folder.log_path(0).exists()
             if is_new and self.store.local_range() is not None:
@@ -279,7 +279,7 @@ class Node:
 
     async def stage(self, bucket: str, writer: BlobWriter) -> str:
         """Keep a file of rows for a bulk write; the key of the object."""
-        key = new_key(bucket, writer.digest)
+        key = keys.staged_key(bucket, writer.digest)
         await self.store.put_file(key, writer.path)
         return key
 

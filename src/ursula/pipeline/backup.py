@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..cold.objects import keys
 from ..cold.objects.store import Store
 from ..cold.state import manifest as manifests
 from ..engine.data_folder import NewFolder, check_empty
@@ -239,7 +240,7 @@ async def _publish(
 ) -> None:
     """Say what the objects are, when all of them are there."""
     for generation in generations:
-        key = manifests.generation_key(generation.generation)
+        key = keys.generation_key(generation.generation)
         await target.put(key, manifests.encode(generation))
     for one, state in zip(chosen, loaded, strict=True):
         manifest = one.manifest
@@ -248,4 +249,4 @@ async def _publish(
         document = manifests.LiveList(
             manifest.cluster, manifest.generation, manifest.group, manifest.position, live
         )
-        await target.put(manifests.live_key(manifest.group), manifests.encode(document))
+        await target.put(keys.live_key(manifest.group), manifests.encode(document))

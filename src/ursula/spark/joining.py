@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ..cold.objects.ulid import new_ulid
+from ..cold.objects.keys import segment_key
 from ..cold.segment.footer import decode_row_group
 from ..cold.segment.schema import SEGMENT_SCHEMA, key_at
 from ..cold.segment.writer import SegmentWriter
@@ -32,7 +32,7 @@ class Joined(NamedTuple):
 
 def join(store: StoreFiles, group: int, first: int, last: int, paths: Sequence[str]) -> Joined:
     """Write one segment with all rows of these neighbours, of the positions after first up to last."""
-    key = f"segments/g{group}/{first:020d}-{last:020d}-{new_ulid()}.parquet"
+    key = segment_key(group, first, last)
     with tempfile.TemporaryDirectory(prefix="ursula-join-") as folder:
         writer = SegmentWriter(Path(folder) / "joined.parquet", group, first, last)
         try:

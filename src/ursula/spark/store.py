@@ -14,6 +14,7 @@ from pyarrow import fs
 
 from ..cold.objects.checksum import has_checksum
 from ..cold.objects.fsync import sync_folder
+from ..cold.objects.keys import live_key
 from ..cold.objects.ulid import new_ulid
 from ..cold.segment.footer import Footer
 from .options import OptionError, S3Options
@@ -165,7 +166,7 @@ class StoreFiles:
     def live_list(self, group: int) -> dict[str, Any]:
         """The live list of a group."""
         try:
-            return self._document(f"{self._base}/live/g{group}.json")
+            return self._document(f"{self._base}/{live_key(group)}")
         except FileNotFoundError:
             message = f"nothing lies in the store at {self.root} yet: the server flushes from time to time"
             raise OptionError(message) from None

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from ..objects import checksum
+from ..objects import checksum, keys
 from ..objects.store import ObjectDamaged, ObjectMissing, Store, StoreUnavailable
-from ..objects.ulid import milliseconds_of, new_ulid
 from .generation_history import GENERATION_SHIFT
 
 FORMAT = 1
@@ -110,49 +109,6 @@ class FoundManifest(NamedTuple):
     size: int
 
 
-def segment_key(group: int, first: int, last: int) -> str:
-    """A name for the segment of these positions that no other object has."""
-    return f"{_segment_prefix(group, first, last)}{new_ulid()}.parquet"
-
-
-def state_key(group: int, position: int) -> str:
-    """A name for state rows as of this position."""
-    return f"{_state_prefix(group, position)}{new_ulid()}.parquet"
-
-
-def manifest_key(group: int, position: int) -> str:
-    """A name for a manifest."""
-    return f"{_manifest_prefix(group, position)}{new_ulid()}.json"
-
-
-def _segment_prefix(group: int, first: int, last: int) -> str:
-    return f"segments/g{group}/{first:020d}-{last:020d}-"
-
-
-def _state_prefix(group: int, position: int) -> str:
-    return f"state/g{group}/{position:020d}-"
-
-
-def _manifest_prefix(group: int, position: int) -> str:
-    return f"manifests/g{group}/{position:020d}-"
-
-
-def live_key(group: int) -> str:
-    """The name of the live list of a group."""
-    return f"live/g{group}.json"
-
-
-def generation_key(generation: int) -> str:
-    """The name of what tells of a generation."""
-    return f"generations/{generation}.json"
-
-
-def ulid_of(key: str) -> str | None:
-    """The ULID in the name of an object; None if it has none."""
-    name = key.rpartition("/")[2].partition(".")[0].rpartition("-")[2]
-    return name if len(name) == 26 else None
-
-
 def encode(document: msgspec.Struct) -> bytes:
     """A document as it is stored, with its checksum."""
     return checksum.with_checksum(msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n")
@@ -161,7 +117,7 @@ def encode(document: msgspec.Struct) -> bytes:
 async def find_manifests(store: Store, group: int) -> list[FoundManifest]:
     """All manifests of a group, newest first."""
     found = []
-    for stored in await store.list(f"manifests/g{group}/"):
+    for stored in await store.list(keys.manifests_prefix(group)):
         position = stored.key.rpartition("/")[2].partition("-")[0]
         if position.isascii() and position.isdigit() and stored.key.endswith(".json"):
             found.append(FoundManifest(int(position), stored.key, stored.size))
@@ -198,7 +154,7 @@ async def read_generations(store: Store) -> list[Generation]:
     """All generations that ever began in this store, oldest first."""
     found = [
         decode(stored.key, await store.get(stored.key), Generation)
-        for stored in await store.list("generations/")
+        for stored in await store.list(keys.GENERATIONS)
         if stored.key.endswith(".json")
     ]
     return sorted(found, key=lambda generation: generation.generation)
@@ -206,7 +162,7 @@ async def read_generations(store: Store) -> list[Generation]:
 
 async def read_live(store: Store, group: int) -> LiveList:
     """The live list of a group."""
-    key = live_key(group)
+    key = keys.live_key(group)
     return decode(key, await store.get(key), LiveList)
 
 
@@ -224,7 +180,7 @@ def newest_generation(generations: Sequence[Generation]) -> int:
 
 def _was_written_before(key: str, time: int) -> bool:
     """Whether an object got its name before a time; not if that was in the same millisecond."""
-    return (milliseconds_of(ulid_of(key) or "0") + 1) * 1000 <= time
+    return (keys.made_at(key) or 0) + 1000 <= time
 
 
 def decode(key: str, data: bytes, kind: type[Document]) -> Document:
@@ -254,7 +210,7 @@ def _check_fields(data: bytes, kind: type[msgspec.Struct]) -> None:
 def _manifest_problems(key: str, manifest: Manifest) -> Iterator[str]:
     """Why a manifest cannot be what was written under this key."""
     group, position, segment = manifest.group, manifest.position, manifest.segment
-    if not key.startswith(_manifest_prefix(group, position)):
+    if not key.startswith(keys.manifest_prefix(group, position)):
         yield f"it says that it is of group {group} and position {position}, which is not what its name says"
     if manifest.generation != position >> GENERATION_SHIFT:
         yield f"position {position} is not of generation {manifest.generation}"
@@ -263,36 +219,36 @@ def _manifest_problems(key: str, manifest: Manifest) -> Iterator[str]:
     if segment is not None:
         if (segment.first, segment.last) != (manifest.start, position):
             yield f"its segment has the positions {segment.first} to {segment.last}"
-        if not segment.path.startswith(_segment_prefix(group, segment.first, segment.last)):
+        if not segment.path.startswith(keys.segment_prefix(group, segment.first, segment.last)):
             yield f"the segment {segment.path} is of other positions"
-    if not manifest.state or not manifest.state[-1].path.startswith(_state_prefix(group, position)):
+    if not manifest.state or not manifest.state[-1].path.startswith(keys.state_prefix(group, position)):
         yield f"it names no state of position {position}"
     if [state.base for state in manifest.state] != [True] + [False] * (len(manifest.state) - 1):
         yield "its state is not one base and what changed after it"
-    if manifest.previous is not None and not manifest.previous.startswith(f"manifests/g{group}/"):
+    if manifest.previous is not None and not manifest.previous.startswith(keys.manifests_prefix(group)):
         yield f"{manifest.previous} is not the name of a manifest"
 
 
 def _generation_problems(key: str, generation: Generation) -> Iterator[str]:
     """Why a generation cannot be what was written under this key."""
-    if key != generation_key(generation.generation):
+    if key != keys.generation_key(generation.generation):
         yield f"it says that it is of generation {generation.generation}, which is not what its name says"
     if generation.groups < 1:
         yield f"it says that there are {generation.groups} groups"
     for group, position in generation.ended.items():
         source = generation.source or ""
-        if source.startswith(f"manifests/g{group}/") and not source.startswith(
-            _manifest_prefix(int(group), position)
+        if source.startswith(keys.manifests_prefix(group)) and not source.startswith(
+            keys.manifest_prefix(int(group), position)
         ):
             yield f"it goes on from {source}, and says that this is position {position}"
 
 
 def _live_problems(key: str, live: LiveList) -> Iterator[str]:
     """Why a live list cannot be what was written under this key."""
-    if key != live_key(live.group):
+    if key != keys.live_key(live.group):
         yield f"it says that it is of group {live.group}, which is not what its name says"
     for segment in live.segments:
-        if not segment.path.startswith(_segment_prefix(live.group, segment.first, segment.last)):
+        if not segment.path.startswith(keys.segment_prefix(live.group, segment.first, segment.last)):
             yield f"the segment {segment.path} is of other positions"
     if live.segments and live.segments[-1].last > live.position:
         yield f"its segments reach beyond its position {live.position}"

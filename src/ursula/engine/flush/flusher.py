@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from ...cold.objects import keys
 from ...cold.objects.store import Store, StoreFailed, StoreUnavailable
 from ...cold.objects.temp_files import Unfinished
-from ...cold.objects.ulid import milliseconds_of
 from ...cold.state import manifest as manifests
 from ...cold.state.state_rows import BATCH_ROWS, EncodedState, batch_of, encode_state
 from ...histogram import Histogram
@@ -230,8 +230,8 @@ class Flusher:
         turn = TimeSlice(self._pace)
         state = await self._store_state(cut, is_base, batches)
         await turn.end()
-        made_at = min(_made_at(stored.key) for stored in (segment, state) if stored is not None)
-        command = Flushed(cut.start, cut.position, segment, state, made_at)
+        at = min(keys.made_at(stored.key) or 0 for stored in (segment, state) if stored is not None)
+        command = Flushed(cut.start, cut.position, segment, state, at)
         outcome = await self._group.ask(command)
         if not isinstance(outcome, Done):
             raise FlushFailed(f"the flush up to position {cut.position} came to nothing: {outcome}")
@@ -304,7 +304,7 @@ class Flusher:
 
     async def _store_state(self, cut: _Cut, is_base: bool, batches: list[pa.RecordBatch]) -> StoredState:
         encoded: EncodedState = await self._hand.do(encode_state, batches)
-        key = manifests.state_key(self._group.number, cut.position)
+        key = keys.state_key(self._group.number, cut.position)
         await self._store.put(key, memoryview(encoded.data))
         self.stored_bytes += encoded.data.size
         return StoredState(key, is_base, encoded.rows, encoded.data.size, encoded.digest)
@@ -325,7 +325,7 @@ class Flusher:
             [state_facts(state) for state in chain],
             self.manifest,
         )
-        key = manifests.manifest_key(number, cut.position)
+        key = keys.manifest_key(number, cut.position)
         await self._store.put(key, manifests.encode(document))
         self.previous_position = self.manifest_position
         self.manifest, self.manifest_position, self.manifest_at = key, cut.position, cut.at
@@ -348,7 +348,7 @@ class Flusher:
             state.stored.flushed,
             [live_segment(segment) for segment in state.segments],
         )
-        await self._store.put(manifests.live_key(self._group.number), manifests.encode(document))
+        await self._store.put(keys.live_key(self._group.number), manifests.encode(document))
 
 
 async def check_generation(store: Store, own: int) -> manifests.Generation:
@@ -361,10 +361,5 @@ async def check_generation(store: Store, own: int) -> manifests.Generation:
             "Stop this node; its data folder holds what came after the restore began"
         )
     if newest < own:
-        raise manifests.not_what_it_was(store, manifests.generation_key(own))
+        raise manifests.not_what_it_was(store, keys.generation_key(own))
     return found[-1]
-
-
-def _made_at(key: str) -> int:
-    """When an object got its name, in microseconds."""
-    return milliseconds_of(manifests.ulid_of(key) or "0") * 1000

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from ...cold.objects import keys
 from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store
 from ...cold.state import manifest as manifests
 from ...cold.state.manifest import FoundManifest, Generation, LiveList, Manifest, StateFacts
@@ -285,7 +286,7 @@ async def _begin(store: Store, newest: Generation, chosen: Sequence[Chosen], now
         chosen[0].key,
         {str(one.manifest.group): one.manifest.position for one in chosen},
     )
-    key = manifests.generation_key(generation.generation)
+    key = keys.generation_key(generation.generation)
     if not await store.create(key, manifests.encode(generation)):
         raise RestoreRefused(
             f"someone else began {key} at this moment: look who, and run it again if need be"
@@ -299,7 +300,7 @@ async def _store_base(store: Store, generation: Generation, loaded: LoadedState,
     position = generation.generation << GENERATION_SHIFT
     begin_generation(state, position, generation.at, [facts.path for facts in loaded.manifest.state])
     encoded = await asyncio.to_thread(lambda: encode_state(_batches(state, progress)))
-    key = manifests.state_key(group, position)
+    key = keys.state_key(group, position)
     await store.put(key, memoryview(encoded.data))
     manifest = Manifest(
         manifests.FORMAT,
@@ -313,10 +314,10 @@ async def _store_base(store: Store, generation: Generation, loaded: LoadedState,
         [StateFacts(key, True, encoded.rows, encoded.data.size, encoded.digest)],
         loaded.key,
     )
-    await store.put(manifests.manifest_key(group, position), manifests.encode(manifest))
+    await store.put(keys.manifest_key(group, position), manifests.encode(manifest))
     segments = [live_segment(one) for one in state.segments]
     live = LiveList(generation.cluster, generation.generation, group, position, segments)
-    await store.put(manifests.live_key(group), manifests.encode(live))
+    await store.put(keys.live_key(group), manifests.encode(live))
 
 
 def _batches(state: State, progress: Progress) -> list[pa.RecordBatch]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from ...cold.blobs import BLOCK_BYTES, BlockChecksums
 from ...cold.cache import Cache
+from ...cold.objects.keys import blob_key
 from ...cold.objects.store import ObjectDamaged, Store
 from ...model.stream.blob_slice import BlobSlice, Blocks
 
@@ -24,7 +25,7 @@ class BlobReads:
         found: list[bytes] = []
         for run in _runs(parts):
             start, end = _whole_blocks(run)
-            data = await self._range(f"blobs/{run[0].blob}", start, end, run[0].blocks)
+            data = await self._range(blob_key(run[0].blob), start, end, run[0].blocks)
             found += [data[part.start - start : part.end - start] for part in run]
         return found
 

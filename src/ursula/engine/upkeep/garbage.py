@@ -29,8 +29,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from ...cold.objects import keys
 from ...cold.objects.store import ObjectDamaged, ObjectInfo, ObjectMissing, Store, StoreFailed
-from ...cold.objects.ulid import is_ulid, milliseconds_of
 from ...cold.state import manifest as manifests
 from ...model.commands import Collect
 from ...model.outcomes import Done
@@ -151,10 +151,10 @@ class GarbageCollector:
     def _prefixes(self) -> list[str]:
         numbers = [group.number for group in self._groups]
         return [
-            *(f"segments/g{number}/" for number in numbers),
-            *(f"state/g{number}/" for number in numbers),
-            "blobs/",
-            "staging/",
+            *map(keys.segments_prefix, numbers),
+            *map(keys.states_prefix, numbers),
+            keys.BLOBS,
+            keys.STAGING,
         ]
 
     async def _sweep_manifests(self, number: int, first: int, last_but_one: int) -> set[str]:
@@ -181,7 +181,7 @@ class GarbageCollector:
             some = [
                 found
                 for found in listed[first : first + SLICE]
-                if (made_at := _made_at(found.key)) is not None
+                if (made_at := keys.made_at(found.key)) is not None
                 and made_at < horizon
                 and found.key not in kept
                 and not any(_is_named(group.state, found.key) for group in self._groups)
@@ -233,9 +233,3 @@ def _is_named(state: State, key: str) -> bool:
     if stored.ahead is not None and stored.ahead.key == key:
         return True
     return any(key == known.key for known in stored.chain)
-
-
-def _made_at(key: str) -> int | None:
-    """When an object got its name, in microseconds; None if it is not one of ours."""
-    ulid = manifests.ulid_of(key)
-    return milliseconds_of(ulid) * 1000 if ulid is not None and is_ulid(ulid) else None

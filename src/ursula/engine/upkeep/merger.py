@@ -11,11 +11,10 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...cold.objects.keys import made_at
 from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store, StoreFailed
 from ...cold.objects.temp_files import Unfinished
-from ...cold.objects.ulid import milliseconds_of
 from ...cold.segment.reader import Segments
-from ...cold.state import manifest as manifests
 from ...model.commands import Merge, StoredSegment
 from ...model.outcomes import Done, Ignored
 from ..flush.segment_upload import PacedExecutor, SegmentRange, upload_streamed
@@ -129,8 +128,8 @@ class Merger:
             logger.error("%s: it is left as it is, and its neighbours are merged without it", error)
             self._unreadable[error.key] = None
             return True
-        made_at = _now() if output is None else _made_at(output.key)
-        outcome = await self._group.ask(Merge(tuple(segment.key for segment in inputs), output, made_at))
+        at = _now() if output is None else made_at(output.key) or 0
+        outcome = await self._group.ask(Merge(tuple(segment.key for segment in inputs), output, at))
         if isinstance(outcome, Done):
             self.merged_count += len(inputs)
             self.merged_bytes += sum(segment.size for segment in inputs)
@@ -147,11 +146,6 @@ class Merger:
             return None
         place = SegmentRange(self._group.number, first, last)
         return await upload_streamed(self._store, self._unfinished, place, rows.ranges(), PacedExecutor())
-
-
-def _made_at(key: str) -> int:
-    """When an object got its name, in microseconds."""
-    return milliseconds_of(manifests.ulid_of(key) or "0") * 1000
 
 
 def _now() -> int:

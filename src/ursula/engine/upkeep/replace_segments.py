@@ -5,11 +5,10 @@ import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
 
+from ...cold.objects.keys import made_at, segment_prefix
 from ...cold.objects.store import Store
-from ...cold.objects.ulid import is_ulid, milliseconds_of
 from ...cold.segment.footer import Footer
 from ...cold.segment.writer import SegmentSummary
-from ...cold.state.manifest import ulid_of
 from ...crc import crc32
 from ...model.commands import Merge, StoredSegment
 from ...model.outcomes import AnyOutcome, Done, Ignored
@@ -30,8 +29,7 @@ async def replace_segments(store: Store, group: Group, old: Sequence[str], new: 
             return done
         raise SegmentsReplaced("the old segments are not live neighbours any more: plan again")
     output = await _examined(store, group.number, inputs, new)
-    made_at = milliseconds_of(ulid_of(new) or "") * 1000
-    outcome = await group.ask(Merge(tuple(old), output, made_at))
+    outcome = await group.ask(Merge(tuple(old), output, made_at(new) or 0))
     group.flush_wanted = True  # so that the newest manifest does not name the old ones
     if isinstance(outcome, Ignored):
         return _done_before(group, old, new) or outcome
@@ -49,9 +47,8 @@ def _done_before(group: Group, old: Sequence[str], new: str) -> Done | None:
 async def _examined(store: Store, group: int, inputs: Sequence[StoredSegment], key: str) -> StoredSegment:
     """A segment that is whole, and has as many rows of just these positions as they have."""
     first, last = inputs[0].first, inputs[-1].last
-    name = f"segments/g{group}/{first:020d}-{last:020d}-"
-    ulid = ulid_of(key)
-    if not key.startswith(name) or not key.endswith(".parquet") or ulid is None or not is_ulid(ulid):
+    name = segment_prefix(group, first, last)
+    if not key.startswith(name) or not key.endswith(".parquet") or made_at(key) is None:
         raise SegmentUnfit(f"its name is not {name}ULID.parquet")
     size = await store.size(key)
     tail = await store.get_range(key, max(0, size - TAIL_BYTES), size)

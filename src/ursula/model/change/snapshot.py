@@ -8,6 +8,7 @@ from ..commands import PublishSnapshot, Trim
 from ..decide.snapshot import published, trimmed
 from ..journal import EventKind
 from ..outcomes import Snapshot, SnapshotPublished, StreamTrimmed
+from ..store_view.store_state import blob_key
 from ..stream.stream import Stream
 from .store import replace_object, want_object
 
@@ -65,7 +66,7 @@ def drop_trimmed(state: "State", bucket: Bucket, stream: Stream) -> None:
 def show_blob(state: "State", blob: str) -> None:
     """One stream more shows a blob."""
     state.blobs[blob] = state.blobs.get(blob, 0) + 1
-    want_object(state, f"blobs/{blob}")
+    want_object(state, blob_key(blob))
 
 
 def hide_snapshot(state: "State", stream: Stream) -> None:
@@ -77,4 +78,4 @@ def hide_snapshot(state: "State", stream: Stream) -> None:
     state.blobs[blob] -= 1
     if not state.blobs[blob]:
         del state.blobs[blob]
-        replace_object(state, f"blobs/{blob}")
+        replace_object(state, blob_key(blob))

@@ -6,7 +6,7 @@ from ..commands import Collect, FlushBegin, Flushed, Merge, StoredSegment
 from ..deleted import DeletedStream
 from ..outcomes import CutMade, Done
 from ..store_view.dirty_rows import RowKind
-from ..store_view.store_state import Replaced
+from ..store_view.store_state import Replaced, blob_key
 
 if TYPE_CHECKING:
     from ..state import State
@@ -33,7 +33,7 @@ def change_flushed(state: "State", command: Flushed, plan: None, index: int) -> 
         stored.chain += (command.state,)
     for position, blob in stored.bodies:
         if position <= command.cut:
-            replace_object(state, f"blobs/{blob}")
+            replace_object(state, blob_key(blob))
     stored.bodies = [body for body in stored.bodies if body[0] > command.cut]
     parts = [part for cut, parts in state.sealed_parts if cut <= command.cut for part in parts]
     state.sealed_parts = [sealed for sealed in state.sealed_parts if sealed[0] > command.cut]
@@ -84,7 +84,7 @@ def replace_object(state: "State", key: str) -> None:
 
 def _release_snapshot(state: "State", tombstone: DeletedStream) -> None:
     """Older manifests have the deleted stream, and need its snapshot for as long as they are kept."""
-    if tombstone.blob is not None and (key := f"blobs/{tombstone.blob}") in state.stored.replaced:
+    if tombstone.blob is not None and (key := blob_key(tombstone.blob)) in state.stored.replaced:
         replace_object(state, key)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ..state import State
-from .store_state import Replaced
+from .store_state import Replaced, blob_key
 
 
 def begin_generation(state: State, position: int, at: int, replaced: Iterable[str]) -> None:
@@ -20,6 +20,6 @@ def begin_generation(state: State, position: int, at: int, replaced: Iterable[st
     state.at = max(state.at, at)
     hidden = Replaced(position, state.at)
     stored.replaced.update(dict.fromkeys(replaced, hidden))
-    stored.replaced.update({f"blobs/{blob}": hidden for _, blob in stored.bodies})
+    stored.replaced.update({blob_key(blob): hidden for _, blob in stored.bodies})
     stored.bodies = []
     stored.chain = ()  # whoever loads it knows by its manifest which object it is

@@ -15,6 +15,11 @@ class Replaced(Struct, array_like=True, frozen=True, gc=False):
     at: int
 
 
+def blob_key(blob: str) -> str:
+    """The key of a blob. `cold.objects.keys`, which the model does not import, has the same one."""
+    return f"blobs/{blob}"
+
+
 class ReplacedObjects(MutableMapping[str, Replaced]):
     """The objects that nothing needs, by key; `by_time` has the keys by when that began."""
 
