@@ -198,7 +198,7 @@ import sys
 import ursula.cold.segment.stream_slice, ursula.cold.segment.writer, ursula.cold.segment.footer
 ours = {name for name in sys.modules if name.startswith("ursula")}
 format = {"ursula.cold.segment" + end for end in ("", ".footer", ".schema", ".stream_slice", ".writer")}
-assert ours == {"ursula", "ursula.crc", "ursula.cold", *format}, ours
+assert ours == {"ursula", "ursula.crc", "ursula.ranges", "ursula.cold", *format}, ours
 assert not {"obstore", "httpx", "msgspec", "httptools"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
