@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from tests.model.driving import SECOND, Driver
 from tests.model.rows import all_rows_of
@@ -19,6 +20,7 @@ from ursula.model.commands import (
     SetAttributes,
     Undelete,
 )
+from ursula.model.deleted import DeletedStream, DeletedStreams
 from ursula.model.outcomes import Appended, Created, Page, Refused, Snapshot, Undeleted
 from ursula.model.read.not_in_memory import NotInMemory
 
@@ -378,3 +380,13 @@ def test_a_fork_of_a_fork_that_was_trimmed_meanwhile_is_read_from_the_store(cont
     if content_type == "application/json":
         assert isinstance(driver.state.reads.read_records("b", "leaf", 0, None, 10, 1000), NotInMemory)
     assert driver.page("leaf", 6).chunks == [b"44"]
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 255, 256, 65_535, 65_536, 70_000])
+def test_the_row_of_a_name_is_a_msgpack_array_of_all_its_tombstones(count: int) -> None:
+    """It is put together from the bytes of each, and must be what encoding all of them would give."""
+    deleted = DeletedStreams()
+    tombstone = DeletedStream(("b", "s"), "0-1-0", 7, b"row")
+    deleted.by_name["b", "s"] = [tombstone.kept] * count
+    row = deleted.row("b", "s")
+    assert row == msgspec.msgpack.encode([("0-1-0", 7, b"row")] * count)

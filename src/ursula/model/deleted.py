@@ -167,16 +167,7 @@ class DeletedStreams:
     def row(self, bucket: str, name: str) -> bytes | None:
         """What is kept of a name, as bytes: a msgpack array of (incarnation, time, row)."""
         kept = self.by_name.get((bucket, name))
-        return None if kept is None else b"".join((_array_head(len(kept)), *kept))
-
-
-def _array_head(count: int) -> bytes:
-    """How a msgpack array of so many begins."""
-    if count < 1 << 4:
-        return bytes((0x90 | count,))
-    if count < 1 << 16:
-        return b"\xdc" + count.to_bytes(2, "big")
-    return b"\xdd" + count.to_bytes(4, "big")
+        return None if kept is None else _encode(list(map(msgspec.Raw, kept)))
 
 
 _encode = msgspec.msgpack.Encoder().encode
