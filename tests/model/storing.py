@@ -55,7 +55,7 @@ def let_go(state: State) -> None:
     for name, part in parts:  # not drained: another flusher of the model may still read it
         bucket = state.buckets.get(name)
         if bucket is None:
-            state.gauge.count -= part.held_bytes
+            state.gauge.count -= part.memory_bytes
         else:
             bucket.forget_part(part)
 

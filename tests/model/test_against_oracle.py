@@ -537,7 +537,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         if found.fork_count == 0:
             assert held.start == max(found.fork_offset, expected.earliest)
         assert held.start >= found.fork_offset
-        assert not held.has_parts
+        assert not held.has_slices
         assert b"".join(held.payloads) == expected.content[held.start :]  # type: ignore[arg-type]
         assert held.ends.tolist() == [end for end in expected.boundaries if end > held.start]
         append_ends = held.ends if held.append_ends is None else held.append_ends

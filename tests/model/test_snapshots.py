@@ -528,8 +528,8 @@ def test_whether_bodies_are_elsewhere_is_known_after_some_are_let_go_of() -> Non
     messages = Messages(0)
     part = BlobSlice("blob", 0, 3)
     messages.add([b"a", part, b"c", b"d"])
-    messages.has_parts = True
+    messages.has_slices = True
     messages.drop_before(6, 1)
-    assert messages.has_parts
+    assert messages.has_slices
     messages.drop_before(6, 1)
-    assert not messages.has_parts
+    assert not messages.has_slices

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from sortedcontainers import SortedList
 
 from .journal import Gauge, Journal
+from .ordered import iterate_while_changing
 from .stream.row import decode_stream, encode_stream
 from .stream.stream import Stream
-from .walking import walk
 
 
 class Bucket:
@@ -76,7 +76,7 @@ class Bucket:
     def all_names(self) -> Iterator[str]:
         """The names of all streams, also of those out of sight; others may come and go meanwhile."""
         yield from list(self.hidden)
-        yield from walk(self.names)
+        yield from iterate_while_changing(self.names)
 
     @property
     def is_empty(self) -> bool:
@@ -89,7 +89,7 @@ class Bucket:
 
     def forget_part(self, part: Journal) -> None:
         """Let go of a part of the journal: the store has it."""
-        part.gauge.count -= part.held_bytes
+        part.gauge.count -= part.memory_bytes
         if part is self.journal:
             self.journal = Journal(part.gauge)
             self.journal.position = part.position

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 import msgspec
 from sortedcontainers import SortedDict
 
+from .ordered import TimeIndex, iterate_while_changing
 from .stream.row import encode_stream, read_row
 from .stream.stream import Stream
-from .time_index import TimeIndex
-from .walking import walk
 
 Name = tuple[str, str]
 """Bucket and stream."""
@@ -90,7 +89,7 @@ class DeletedStreams:
 
     def names(self) -> Iterator[Name]:
         """Buckets and streams that something is kept of; others may come and go meanwhile."""
-        return walk(self.by_name)
+        return iterate_while_changing(self.by_name)
 
     def add(self, tombstone: DeletedStream) -> None:
         """A stream has ended."""

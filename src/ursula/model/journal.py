@@ -64,12 +64,12 @@ class Journal:
         "indexes",
         "kinds",
         "offsets",
-        "part_bytes",
         "payloads",
         "position",
         "positions",
         "producers",
         "records",
+        "slice_bytes",
         "streams",
     )
 
@@ -88,14 +88,14 @@ class Journal:
         self.producers: list[Producer | None] = []
         self.events: dict[int, bytes] = {}  # by row: the fields, as JSON, of what is not an append
         self.byte_count = 0
-        self.part_bytes = 0
+        self.slice_bytes = 0
 
     def __len__(self) -> int:
         return len(self.kinds)
 
     @property
-    def held_bytes(self) -> int:
-        """What it adds to the gauge: not what its rows only name, which are `part_bytes`."""
+    def memory_bytes(self) -> int:
+        """What it adds to the gauge: not what its rows only name, which are `slice_bytes`."""
         return self.byte_count + len(self.kinds) * ROW_BYTES
 
     def drain(self, count: int) -> bool:
@@ -144,6 +144,6 @@ class Journal:
         if type(payload) is bytes:
             size += len(payload)
         elif payload is not None:
-            self.part_bytes += len(payload)
+            self.slice_bytes += len(payload)
         self.byte_count += size
         self.gauge.count += size + ROW_BYTES

@@ -85,7 +85,7 @@ class Residency:
             if found is not None:
                 found.forget_part(part)
             else:
-                self._state.gauge.count -= part.held_bytes
+                self._state.gauge.count -= part.memory_bytes
             while not part.drain(DROPPED_AT_ONCE):
                 yield
 
@@ -112,7 +112,7 @@ class Residency:
         if stream is None:
             return None
         messages = stream.messages
-        if not messages.payloads or messages.has_parts:
+        if not messages.payloads or messages.has_slices:
             return None
         stream.encoded = None  # it is not parked soon, so its row need not be kept
         if len(messages.payloads) == 1:  # as in most of very many streams

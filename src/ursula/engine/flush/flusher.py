@@ -27,7 +27,7 @@ from ...model.journal import Journal
 from ...model.limits import BODY_BYTES_HELD_MAX
 from ...model.outcomes import CutMade, Done
 from ...model.store_view import checkpoint
-from ...model.store_view.dirty_rows import RowKind, RowSnapshot
+from ...model.store_view.dirty_rows import GROUP_KEY, RowKind, RowSnapshot
 from ..failures import Superseded
 from ..group.group import Group
 from ..pacing import TimeSlice
@@ -278,7 +278,7 @@ class Flusher:
 
     async def _capture(self, cut: _Cut) -> list[pa.RecordBatch]:
         capture, turn = cut.capture, TimeSlice()
-        batches = [batch_of([((0, "", ""), cut.group_row)])]
+        batches = [batch_of([(GROUP_KEY, cut.group_row)])]
         while not capture.is_done:
             capture.step(CAPTURE_STEP)
             if len(capture.rows) >= BATCH_ROWS // 4 or capture.is_done:

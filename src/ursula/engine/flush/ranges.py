@@ -33,7 +33,7 @@ Parts = Sequence[tuple[str, Journal]]
 
 def is_large(parts: Parts) -> bool:
     """Whether these rows, with all that they name, are too much to have in hand at once."""
-    return sum(journal.held_bytes + journal.part_bytes for _, journal in parts) > LARGE_BYTES
+    return sum(journal.memory_bytes + journal.slice_bytes for _, journal in parts) > LARGE_BYTES
 
 
 class Ranges:

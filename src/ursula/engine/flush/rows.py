@@ -56,7 +56,7 @@ async def _table(
     for part, step in steps:
         bucket, journal = parts[part]
         for rows, payloads in _stretches(journal, step):
-            if journal.part_bytes:
+            if journal.slice_bytes:
                 await _fetch_parts(payloads, fetch)
             batches.append(_batch(bucket, journal, group, rows, payloads))
             await turn.end()

@@ -24,6 +24,7 @@ from ...cold.state.state_rows import BATCH_ROWS, batch_of, encode_state
 from ...log.interface import GENERATION_SHIFT
 from ...model.state import State
 from ...model.store_view import checkpoint
+from ...model.store_view.dirty_rows import GROUP_KEY
 from ...model.store_view.generation import begin_generation
 from ..clock import Clock, system_clock
 from ..data_folder import FORMAT as FOLDER_FORMAT
@@ -32,8 +33,6 @@ from ..heartbeat import find_heartbeats, is_alive
 from ..load_state import LoadedState, StoreRefused, load
 from ..segment_info import live_segment
 from .verify import Damage, Extent, Progress, check_contents, check_presence, extent_of
-
-GROUP_ROW = (0, "", "")
 
 _AGO = re.compile(r"(\d{1,9}) ?(s|m|h|d) ago")
 _POSITION = re.compile(r"\d{1,20}")
@@ -321,7 +320,7 @@ async def _store_base(store: Store, generation: Generation, loaded: LoadedState,
 
 
 def _batches(state: State, progress: Progress) -> list[pa.RecordBatch]:
-    batches = [batch_of([(GROUP_ROW, checkpoint.group_row(state))])]
+    batches = [batch_of([(GROUP_KEY, checkpoint.group_row(state))])]
     keys = list(checkpoint.all_keys(state))
     for first in range(0, len(keys), BATCH_ROWS):
         some = keys[first : first + BATCH_ROWS]

@@ -67,7 +67,7 @@ def write(
     producer = command.producer
     if command.body is not None:
         messages = slices_of(command.body)
-        stream.messages.has_parts = True
+        stream.messages.has_slices = True
     if messages:
         offset = stream.tail
         record, step = (stream.next_record, 1) if stream.media_type == JSON else (NO_RECORD, 0)

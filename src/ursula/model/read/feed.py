@@ -24,7 +24,7 @@ def read_feed(
     after: int | None,
     until: int | None,
     bytes_max: int,
-    with_parts: bool = False,
+    with_slices: bool = False,
 ) -> FeedPage | Refused | FeedNotInMemory:
     """About `bytes_max` of the rows after a position (None: from the beginning) and up to another.
 
@@ -53,12 +53,12 @@ def read_feed(
         last = len(positions) if until is None else bisect_right(positions, until)
         for number in range(bisect_right(positions, after), last):
             if entries and (size >= bytes_max or rows >= ROWS_MAX):
-                return _page(entries, entries[-1].position, tail, with_parts)
+                return _page(entries, entries[-1].position, tail, with_slices)
             entry, entry_size = _entry(journal, number)
             entries.append(entry)
             size += entry_size
             rows += len(entry.rows)
-    return _page(entries, next_position, tail, with_parts)
+    return _page(entries, next_position, tail, with_slices)
 
 
 def feed_tail(bucket: Bucket) -> int:
@@ -67,10 +67,10 @@ def feed_tail(bucket: Bucket) -> int:
 
 
 def _page(
-    entries: list[FeedEntry], next_position: int, tail: int, with_parts: bool
+    entries: list[FeedEntry], next_position: int, tail: int, with_slices: bool
 ) -> FeedPage | FeedNotInMemory:
     """The page, unless some of its messages are in blobs."""
-    if not with_parts and any(isinstance(row.payload, BlobSlice) for entry in entries for row in entry.rows):
+    if not with_slices and any(isinstance(row.payload, BlobSlice) for entry in entries for row in entry.rows):
         return FeedNotInMemory(entries[0].position - 1, in_blobs=True)
     return FeedPage(entries, next_position, max(tail, next_position))
 

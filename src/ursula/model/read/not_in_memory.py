@@ -26,7 +26,7 @@ def all_in_memory(stream: Stream, chunks: list[Payload]) -> bool:
     """Whether what was read are bytes, not names of blobs."""
     owner: Stream | None = stream
     while owner is not None:
-        if owner.messages.has_parts:
+        if owner.messages.has_slices:
             return not any(type(chunk) is BlobSlice for chunk in chunks)
         owner = owner.parent
     return True

@@ -86,14 +86,14 @@ class Reads:
         return Listing(streams, has_more=False)
 
     def read_feed(
-        self, bucket: str, after: int | None, until: int | None, bytes_max: int, with_parts: bool = False
+        self, bucket: str, after: int | None, until: int | None, bytes_max: int, with_slices: bool = False
     ) -> FeedPage | Refused | FeedNotInMemory:
         """The rows of a bucket's journal after a position: see feed.py."""
         found = self._state.buckets.get(bucket)
         if found is None:
             return bucket_not_found(bucket)
         return read_feed(
-            found, self._state.position, self._state.stored_to, after, until, bytes_max, with_parts
+            found, self._state.position, self._state.stored_to, after, until, bytes_max, with_slices
         )
 
     def read_records(

@@ -16,14 +16,19 @@ LARGE_ROW_BYTES = 64 * 1024
 
 
 class RowKind(IntEnum):
-    """What a row is about. The numbers are stored."""
+    """What a row describes. In memory only: the store has the names in `cold.state.state_rows.KINDS`."""
 
+    GROUP = 0
     BUCKET = 1
     STREAM = 2
     SEGMENT = 3
     REPLACED = 4
     GRAVE = 5
     INGEST = 6
+
+
+GROUP_KEY: Key = (RowKind.GROUP, "", "")
+"""The key of the group's own row."""
 
 
 class DirtyRows:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, MutableMapping
 from msgspec import Struct
 
 from ..commands import StoredSegment, StoredState
-from ..time_index import TimeIndex
+from ..ordered import TimeIndex
 
 
 class Replaced(Struct, array_like=True, frozen=True, gc=False):

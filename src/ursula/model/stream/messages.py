@@ -16,12 +16,12 @@ Payload = bytes | BlobSlice
 class Messages(MessageRange):
     """Consecutive messages that begin at the offset `start`."""
 
-    __slots__ = ("append_ends", "ends", "has_parts", "payloads", "start")
+    __slots__ = ("append_ends", "ends", "has_slices", "payloads", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.payloads: list[Payload] = []
-        self.has_parts = False  # whether some are not in memory themselves
+        self.has_slices = False  # whether some are not in memory themselves
         self.ends = array("Q")
         self.append_ends: array[int] | None = None  # None while every append was one message
 
@@ -75,7 +75,7 @@ class Messages(MessageRange):
             count = count_max
             offset = self.ends[count - 1]
         if count:
-            loses_parts = self.has_parts and any(
+            loses_slices = self.has_slices and any(
                 type(payload) is BlobSlice for payload in self.payloads[:count]
             )
             del self.payloads[:count]
@@ -83,8 +83,8 @@ class Messages(MessageRange):
             if self.append_ends is not None:
                 ends = self.append_ends[bisect_right(self.append_ends, offset) :]
                 self.append_ends = ends or None  # with nothing left, `add` begins as with a new stream
-            if loses_parts:
-                self.has_parts = any(type(payload) is BlobSlice for payload in self.payloads)
+            if loses_slices:
+                self.has_slices = any(type(payload) is BlobSlice for payload in self.payloads)
         self.start = max(self.start, offset)
         return count
 
