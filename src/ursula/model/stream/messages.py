@@ -1,4 +1,4 @@
-"""The messages of one stream that are in memory: their bytes, where each ends, and in which append it came.
+"""The messages of one stream that are in memory: their bytes, where each ends, and where each append ends.
 
 A binary append is one message; a JSON append is one message per value.
 """
@@ -21,7 +21,7 @@ class Messages(MessageRange):
     def __init__(self, start: int) -> None:
         self.start = start
         self.payloads: list[Payload] = []
-        self.has_slices = False  # whether some are not in memory themselves
+        self.has_slices = False  # whether some are slices of blobs, whose bytes are not in memory
         self.ends = array("Q")
         self.append_ends: array[int] | None = None  # None while every append was one message
 
@@ -29,7 +29,7 @@ class Messages(MessageRange):
         """Add the messages of one append and return the offset after them."""
         ends = self.ends
         if not ends and len(payloads) == 1:
-            # Many streams hold one message for long: containers of just that size.
+            # Many streams have one message for long: allocate containers of just that size.
             end = self.start + len(payloads[0])
             self.payloads = [payloads[0]]
             self.ends = array("Q", (end,))
@@ -46,7 +46,7 @@ class Messages(MessageRange):
         return end
 
     def add_one(self, payload: Payload) -> int:
-        """The same for an append of one message."""
+        """Add the message of one append and return the offset after it."""
         ends = self.ends
         if not ends:
             return self.add((payload,))
@@ -58,7 +58,7 @@ class Messages(MessageRange):
         return end
 
     def add_batch(self, payloads: Sequence[Payload], counts: tuple[int, ...]) -> int:
-        """Add the messages of several appends, so many each, and return the offset after them."""
+        """Add the messages of several appends, `counts` of them each, and return the offset after them."""
         end, first = self.end, 0
         for count in counts:
             end = self.add(payloads[first : first + count])
@@ -66,9 +66,9 @@ class Messages(MessageRange):
         return end
 
     def drop_before(self, offset: int, count_max: int | None = None) -> int:
-        """Forget the messages that end at or before the offset, which is a boundary; return how many.
+        """Drop the messages that end at or before the offset, which is a boundary; return how many.
 
-        With `count_max`, no more than so many: the first ones.
+        With `count_max`, drop at most that many, the first ones.
         """
         count = bisect_right(self.ends, offset)
         if count_max is not None and count > count_max:
@@ -82,7 +82,7 @@ class Messages(MessageRange):
             self.ends = self.ends[count:]
             if self.append_ends is not None:
                 ends = self.append_ends[bisect_right(self.append_ends, offset) :]
-                self.append_ends = ends or None  # with nothing left, `add` begins as with a new stream
+                self.append_ends = ends or None  # with nothing left, `add` starts as in a new stream
             if loses_slices:
                 self.has_slices = any(type(payload) is BlobSlice for payload in self.payloads)
         self.start = max(self.start, offset)
