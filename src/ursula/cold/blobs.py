@@ -1,7 +1,7 @@
 """Blobs: application snapshots and large bodies, each an object that is written once and never changed.
 
-What arrives is written beside its place first: an object has its name when it is whole. Whether it counts is
-decided by the log, which names it.
+A blob is written to a temporary file first, and gets its key when it is complete. It counts only once a
+command in the log names it.
 """
 
 import asyncio
@@ -21,20 +21,21 @@ from .objects.ulid import new_ulid
 from .state.manifest import not_what_it_was
 
 COPIES_BYTES_MAX = 1 << 30
-"""So many bytes of blobs that are elsewhere are kept here as files."""
+"""How many bytes of remote blobs are cached as local files."""
 
 WRITE_BYTES = 1024 * 1024
-"""So much of small pieces is gathered before it goes to a file."""
+"""How many bytes of small pieces are gathered before they are written to a file."""
 
 BLOCK_BYTES = 256 * 1024
-"""A large body has a checksum for each so many bytes, so that a part of it can be checked without the rest.
+"""A large body has a checksum for each block of this size, so that a slice can be verified without the rest.
 The log has these checksums, so this never changes."""
 
 
 class Blobs:
-    """The blobs of a store; `scratch` is for what is on its way to or from one that is elsewhere.
+    """The blobs of a store; `scratch` is a folder for uploads to a remote store and for copies from it.
 
-    `beside` names an object without which the store is not the one it was: nothing is stored then.
+    `beside` is the key of an object that the store must have. If it is missing, the disk of the store is not
+    mounted, and nothing is stored.
     """
 
     def __init__(
@@ -51,29 +52,29 @@ class Blobs:
         self._copies = Cache(copies_bytes_max)
 
     def new_key(self, bucket: str, incarnation: str) -> str:
-        """A name that no other blob has."""
+        """A new name for a blob of a stream."""
         return keys.new_blob(bucket, incarnation)
 
     def create(self) -> "BlobWriter":
-        """Begin a blob that has no name yet. Blocking."""
+        """Begin a blob, which gets its name later. Blocking."""
         with as_store_failure():
             return BlobWriter(self._unfinished.new_path("blob"))
 
     async def keep(self, writer: "BlobWriter", key: str) -> None:
-        """Make what was written durable under this name; nothing is left of it if that fails."""
+        """Store what was written under this name. If that fails, nothing is left behind."""
         try:
             await self._store.put_file(blob_key(key), writer.path)
         finally:
-            await asyncio.to_thread(writer.discard)  # it is elsewhere now, or not wanted
-        await self._check_place(key)
+            await asyncio.to_thread(writer.discard)  # it is in the store now, or not wanted
+        await self._check_mounted(key)
 
     async def put(self, key: str, pieces: Sequence[bytes]) -> tuple[int, ...]:
-        """Store these bytes in a row under this name; returns the checksums of their blocks."""
+        """Store these bytes, joined, under this name; return the checksums of their blocks."""
         checksums = BlockChecksums()
         if len(pieces) == 1:
             await asyncio.to_thread(checksums.add, pieces[0])
             await self._store.put(blob_key(key), pieces[0])
-            await self._check_place(key)
+            await self._check_mounted(key)
         else:
             await self.keep(await asyncio.to_thread(self._write, pieces, checksums), key)
         return checksums.finish()
@@ -83,7 +84,7 @@ class Blobs:
         return await self._store.size(blob_key(key))
 
     async def file(self, key: str) -> "BlobFile":
-        """A blob as a local file, which stays for as long as someone has this."""
+        """A blob as a local file, which exists as long as the result is referenced."""
         path = self._store.local_path(blob_key(key))
         if path is not None:
             return BlobFile(path, await self.size(key))
@@ -95,9 +96,9 @@ class Blobs:
         return await self._copies.get(key, load)
 
     async def check(self, key: str, blob: "BlobFile", digest: str) -> None:
-        """ObjectDamaged if the bytes of a blob are not those that had this digest.
+        """ObjectDamaged if the bytes of a blob do not have this digest.
 
-        All of it is read, each time: what was right before may have been damaged since.
+        Each call reads the whole blob, since it may have been damaged after the last one.
         """
         try:
             is_right = await asyncio.to_thread(blob.digest) == digest
@@ -109,7 +110,7 @@ class Blobs:
             raise self._other_digest(key, blob.size)
 
     async def read(self, key: str, digest: str) -> bytes:
-        """All of a blob; ObjectDamaged if its bytes are not those that had this digest."""
+        """All of a blob; ObjectDamaged if its bytes do not have this digest."""
         if self._store.local_path(blob_key(key)) is not None:
             data = await self._store.get(blob_key(key))
         else:
@@ -126,15 +127,15 @@ class Blobs:
         )
 
     async def remove(self, key: str) -> None:
-        """Forget a blob."""
+        """Delete a blob."""
         await self._store.delete([blob_key(key)])
 
     async def close(self) -> None:
-        """Forget the copies."""
+        """Drop the local copies."""
         await self._copies.close()
 
-    async def _check_place(self, key: str) -> None:
-        """Take back what went into an empty folder, where the disk of a local store is no longer mounted."""
+    async def _check_mounted(self, key: str) -> None:
+        """Delete a blob again that went into an empty folder because the disk of a store is not mounted."""
         if self._beside is None:
             return
         path = self._store.local_path(self._beside)
@@ -160,7 +161,7 @@ class Blobs:
 
 
 def _gathered(pieces: Sequence[bytes]) -> Iterator[bytes]:
-    """Small pieces joined to larger ones."""
+    """The pieces, with small ones joined to larger ones."""
     some: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -173,7 +174,7 @@ def _gathered(pieces: Sequence[bytes]) -> Iterator[bytes]:
 
 
 class BlockChecksums:
-    """The CRC-32 of each block of some bytes, which come bit by bit. Blocking: for threads."""
+    """Computes the CRC-32 of each block of some bytes. Blocking: for threads."""
 
     def __init__(self) -> None:
         self._done: list[int] = []
@@ -181,7 +182,7 @@ class BlockChecksums:
         self._room = BLOCK_BYTES
 
     def add(self, data: bytes | memoryview) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
         view = memoryview(data)
         while view:
             some = view[: self._room]
@@ -192,7 +193,7 @@ class BlockChecksums:
                 self._end_block()
 
     def finish(self) -> tuple[int, ...]:
-        """One for each block, when all bytes have come; the last block may be shorter."""
+        """The checksums of all blocks after the last bytes; the last block may be shorter."""
         if self._room < BLOCK_BYTES:
             self._end_block()
         return tuple(self._done)
@@ -203,7 +204,7 @@ class BlockChecksums:
 
 
 class BlobFile:
-    """A file with the bytes of a blob; if it is a copy, it goes when nobody has this any more."""
+    """A file with the bytes of a blob; a copy is removed when this object is garbage-collected."""
 
     def __init__(self, path: Path, size: int, is_copy: bool = False) -> None:
         self.path = path
@@ -212,13 +213,13 @@ class BlobFile:
             weakref.finalize(self, path.unlink, missing_ok=True)
 
     def digest(self) -> str:
-        """What tells its bytes from all others. Blocking: for a thread."""
+        """The SHA-256 of its bytes. Blocking: for a thread."""
         with self.path.open("rb") as file:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 class BlobWriter:
-    """A blob that is being written; it gets its name when it is whole. Blocking: for threads."""
+    """A blob that is being written; it gets its name when it is complete. Blocking: for threads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -228,7 +229,7 @@ class BlobWriter:
 
     @property
     def digest(self) -> str:
-        """What tells its bytes from all others."""
+        """The SHA-256 of its bytes so far."""
         return f"sha256:{self._hash.hexdigest()}"
 
     def write(self, data: bytes) -> None:
@@ -241,11 +242,11 @@ class BlobWriter:
                 view = view[self._file.write(view) :]
 
     def discard(self) -> None:
-        """End writing, and leave nothing behind under this name."""
+        """Close and remove the temporary file."""
         self._file.close()
         self.path.unlink(missing_ok=True)
 
 
 def made_at(key: str) -> int:
-    """When a blob got its name, in microseconds since 1970."""
+    """When a blob got its name, which has a ULID, in microseconds since 1970."""
     return keys.made_at(key) or 0

@@ -1,8 +1,7 @@
-"""Staged objects: rows of a bulk write as an Arrow stream, written once, waiting to be ingested.
+"""Staged objects: rows of a bulk write as an Arrow stream, written once and then ingested.
 
-Columns: `stream` (text), `value` (bytes or text), and perhaps `content_type` (text, where null means: not
-said). They lie at `staging/{bucket}/{digest}-{ulid}.arrow`, where the digest is the beginning of the SHA-256
-of the object; those of earlier versions have only the ULID.
+Columns: `stream` (text), `value` (bytes or text), and optionally `content_type` (text, null if unknown).
+`keys.py` describes their keys, which have the beginning of the SHA-256 of the object.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ _SCHEMA = pa.schema(
 
 
 class StagedInvalid(ValueError):
-    """It is not what was staged, or no Arrow stream with these columns; the text says what is wrong."""
+    """The object is damaged, or not an Arrow stream with these columns; the message says what is wrong."""
 
 
 def staged_at(key: str, bucket: str) -> int | None:
@@ -38,11 +37,11 @@ def check_digest(key: str, path: Path) -> None:
         return
     with path.open("rb") as file:
         if not hashlib.file_digest(file, "sha256").hexdigest().startswith(found.digest):
-            raise StagedInvalid("its digest is another than the one in its name")
+            raise StagedInvalid("its digest is not the one in its name")
 
 
 def open_staged(path: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of an object, with the columns above or without the last; StagedInvalid at what is wrong."""
+    """The rows of an object; StagedInvalid if something is wrong with it."""
     with pa.OSFile(str(path)) as file:
         try:
             with pa.ipc.open_stream(file) as stream:
@@ -54,12 +53,12 @@ def open_staged(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def check_staged(path: Path) -> int:
-    """How many rows there are; StagedInvalid if something is wrong."""
+    """How many rows an object has; StagedInvalid if something is wrong with it."""
     return sum(batch.num_rows for batch in open_staged(path))
 
 
 def _cast_schema(given: pa.Schema) -> pa.Schema:
-    """The schema that its columns are read with."""
+    """The schema with which the columns are read."""
     unknown = set(given.names) - set(_SCHEMA.names)
     if unknown or len(set(given.names)) < len(given.names):
         raise StagedInvalid(f"its columns are {', '.join(given.names)}: stream, value and content_type count")

@@ -1,12 +1,12 @@
-"""The small objects that say what the large ones are: manifests, generations and live lists, all JSON.
+"""The small objects that name the large ones: manifests, generations and live lists, all JSON.
 
-A manifest tells what makes up a group at a cut: the state objects (a base and what changed after it), the
-segment of the last flush, and the manifest before. A generation tells when, and from what, the positions of a
-log began anew. A live list is for readers outside the server: the segments that are the bucket's history now.
+A manifest names the objects of a group as of a cut: the state objects (a base and the changes after it), the
+segment of the last flush, and the manifest before. A generation says when, and from which manifest, a new log
+began. A live list is for readers outside the server: it names the segments that are the history now.
 
-Each ends with a checksum of its own bytes (`checksum.py`) and must agree with its key: whoever reads one
-either gets what was written or ObjectDamaged. Objects of versions before the checksum are checked against
-their key, and against the names of the objects that they name.
+Each ends with a checksum of its own bytes (`checksum.py`) and must agree with its key, so that a reader gets
+either what was written or ObjectDamaged. Objects of early versions have no checksum and are checked against
+their key, and against the keys of the objects that they name.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,14 +20,14 @@ from .generation_history import GENERATION_SHIFT
 
 FORMAT = 1
 GENERATION_HINT = (
-    "put it back from a copy of the store, as a backup or what `ursula pipeline backup` made; without it "
+    "put it back from a copy of the store, such as a backup by `ursula pipeline backup`; without it "
     "nothing can be started or restored from the store"
 )
-"""What to do about a generation that cannot be read: nothing but the same object helps."""
+"""What to do about a generation that cannot be read: only the same object helps."""
 
 
 class SegmentFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A segment, as manifests name it."""
+    """A segment as a manifest describes it."""
 
     first: int
     last: int
@@ -41,7 +41,7 @@ class SegmentFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StateFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A state object, as manifests name it."""
+    """A state object as a manifest describes it."""
 
     path: str
     base: bool
@@ -51,7 +51,7 @@ class StateFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What makes up a group at the position of a cut."""
+    """The objects of a group as of a cut."""
 
     format: int
     cluster: str
@@ -66,7 +66,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """When positions began anew, and from which manifest, if from one."""
+    """When a generation began, and from which manifest, if from one."""
 
     format: int
     cluster: str
@@ -75,11 +75,11 @@ class Generation(msgspec.Struct, frozen=True):
     at: int
     source: str | None = None
     ended: dict[str, int] = {}
-    """By group: the last position of the generation before that still counts."""
+    """By group: the last position of the generation before that counts."""
 
 
 class LiveSegment(msgspec.Struct, frozen=True):
-    """A segment, as readers outside see it; the path is from the root."""
+    """A segment as readers outside the server see it; the path is its key."""
 
     path: str
     first: int
@@ -102,7 +102,7 @@ Document = TypeVar("Document", Manifest, Generation, LiveList)
 
 
 class FoundManifest(NamedTuple):
-    """A manifest that is there, by its name."""
+    """A manifest as found by its key."""
 
     position: int
     key: str
@@ -130,13 +130,13 @@ async def read_manifest(store: Store, key: str) -> Manifest:
 
 
 async def last_at(store: Store, found: Sequence[FoundManifest], time: int) -> int:
-    """Which manifest, of these from the newest on, is the last at or before a time; their count if none is.
+    """The index of the last manifest at or before a time, from the newest on; their number if none.
 
-    It may be one that cannot be read. Of those that were written later, only one that can be read counts.
+    It may be unreadable. A manifest that was written later counts only if it can be read.
     """
     number = len(found)
     for index, one in enumerate(found):
-        if _was_written_before(one.key, time):  # and the cut that it is of was earlier still
+        if _was_written_before(one.key, time):  # and its cut was earlier still
             number = index
             break
     for index in range(number - 1, -1, -1):
@@ -167,9 +167,9 @@ async def read_live(store: Store, group: int) -> LiveList:
 
 
 def not_what_it_was(store: Store, missing: str) -> StoreUnavailable:
-    """The failure of a store in which something is missing that is always there."""
+    """The failure of a store without an object that it must have."""
     return StoreUnavailable(
-        f"the store {store.root} has no {missing}, so it is not what it was: is its disk mounted?"
+        f"the store {store.root} has no {missing}, which it had before: is its disk mounted?"
     )
 
 
@@ -179,12 +179,12 @@ def newest_generation(generations: Sequence[Generation]) -> int:
 
 
 def _was_written_before(key: str, time: int) -> bool:
-    """Whether an object got its name before a time; not if that was in the same millisecond."""
+    """Whether an object got its key before a time, and not in the same millisecond."""
     return (keys.made_at(key) or 0) + 1000 <= time
 
 
 def decode(key: str, data: bytes, kind: type[Document]) -> Document:
-    """A document that was stored under a key; ObjectDamaged if it is not what was written."""
+    """The document in the object of a key; ObjectDamaged if it is not what was written."""
     try:
         has_checksum = checksum.has_checksum(data)
         document = msgspec.json.decode(data, type=kind)
@@ -201,17 +201,17 @@ def decode(key: str, data: bytes, kind: type[Document]) -> Document:
 
 
 def _check_fields(data: bytes, kind: type[msgspec.Struct]) -> None:
-    """Refuse an object without a checksum that has a field too many: it may be the one of the checksum."""
+    """Reject an object without a checksum that has an unknown field: it may be a damaged checksum."""
     unknown = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).keys() - set(kind.__struct_fields__)
     if unknown:
-        raise ValueError(f"it has a field {min(unknown)!r} that does not belong there")
+        raise ValueError(f"it has an unknown field {min(unknown)!r}")
 
 
 def _manifest_problems(key: str, manifest: Manifest) -> Iterator[str]:
     """Why a manifest cannot be what was written under this key."""
     group, position, segment = manifest.group, manifest.position, manifest.segment
     if not key.startswith(keys.manifest_prefix(group, position)):
-        yield f"it says that it is of group {group} and position {position}, which is not what its name says"
+        yield f"it says that it is of group {group} and position {position}, but its name says otherwise"
     if manifest.generation != position >> GENERATION_SHIFT:
         yield f"position {position} is not of generation {manifest.generation}"
     if not 0 <= manifest.start <= position:
@@ -224,7 +224,7 @@ def _manifest_problems(key: str, manifest: Manifest) -> Iterator[str]:
     if not manifest.state or not manifest.state[-1].path.startswith(keys.state_prefix(group, position)):
         yield f"it names no state of position {position}"
     if [state.base for state in manifest.state] != [True] + [False] * (len(manifest.state) - 1):
-        yield "its state is not one base and what changed after it"
+        yield "its state is not one base and the changes after it"
     if manifest.previous is not None and not manifest.previous.startswith(keys.manifests_prefix(group)):
         yield f"{manifest.previous} is not the name of a manifest"
 
@@ -232,7 +232,7 @@ def _manifest_problems(key: str, manifest: Manifest) -> Iterator[str]:
 def _generation_problems(key: str, generation: Generation) -> Iterator[str]:
     """Why a generation cannot be what was written under this key."""
     if key != keys.generation_key(generation.generation):
-        yield f"it says that it is of generation {generation.generation}, which is not what its name says"
+        yield f"it says that it is of generation {generation.generation}, but its name says otherwise"
     if generation.groups < 1:
         yield f"it says that there are {generation.groups} groups"
     for group, position in generation.ended.items():
@@ -240,13 +240,13 @@ def _generation_problems(key: str, generation: Generation) -> Iterator[str]:
         if source.startswith(keys.manifests_prefix(group)) and not source.startswith(
             keys.manifest_prefix(int(group), position)
         ):
-            yield f"it goes on from {source}, and says that this is position {position}"
+            yield f"it continues {source}, and says that this is position {position}"
 
 
 def _live_problems(key: str, live: LiveList) -> Iterator[str]:
     """Why a live list cannot be what was written under this key."""
     if key != keys.live_key(live.group):
-        yield f"it says that it is of group {live.group}, which is not what its name says"
+        yield f"it says that it is of group {live.group}, but its name says otherwise"
     for segment in live.segments:
         if not segment.path.startswith(keys.segment_prefix(live.group, segment.first, segment.last)):
             yield f"the segment {segment.path} is of other positions"
