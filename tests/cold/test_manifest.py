@@ -142,13 +142,10 @@ def test_a_document_that_is_not_what_its_name_says_is_refused(
     assert refused.value.key == key
 
 
-def test_a_damaged_manifest_is_passed_over_when_a_time_is_looked_for(tmp_path: Path) -> None:
+@pytest.mark.anyio
+async def test_a_damaged_manifest_is_passed_over_when_a_time_is_looked_for(tmp_path: Path) -> None:
     key, later = DOCUMENTS[0][0], keys.manifest_key(0, LAST)
     put(tmp_path, key, manifests.encode(MANIFEST))
     put(tmp_path, later, manifests.encode(MANIFEST).replace(b'"position"', b'"posit1on"'))
     found = [FoundManifest(LAST, later, 1), FoundManifest(LAST, key, 1)]
-
-    async def session() -> int:
-        return await manifests.last_at(FsStore(tmp_path), found, MANIFEST.at)
-
-    assert asyncio.run(session()) == 1
+    assert await manifests.last_at(FsStore(tmp_path), found, MANIFEST.at) == 1
