@@ -66,7 +66,7 @@ async def test_a_blob_on_this_machine_is_written_where_it_stays(tmp_path: Path) 
     assert not (tmp_path / "tmp").exists()
     del found
     gc.collect()
-    assert (await blobs.file(key)).path.exists(), "only copies go when nobody has them"
+    assert (await blobs.file(key)).path.exists(), "only copies are removed when nothing refers to them"
     await near.close()
 
 
@@ -97,7 +97,7 @@ async def test_what_cannot_be_written_is_the_failure_of_the_store(tmp_path: Path
     await near.close()
 
 
-def test_a_key_tells_when_it_was_made() -> None:
+def test_a_key_says_when_it_was_made() -> None:
     assert made_at("bucket/0-1-0/01ARZ3NDEKTSV4RRFFQ69G5FAV") == 1_469_922_850_259_000
 
 
@@ -135,7 +135,7 @@ async def test_readers_of_a_blob_that_is_elsewhere_share_one_copy(copied: Blobs,
     assert (await copied.file(key)).path == files[0].path, "it is kept"
 
 
-async def test_a_copy_goes_when_there_is_no_room_and_nobody_reads_it(copied: Blobs, tmp_path: Path) -> None:
+async def test_an_unused_copy_is_removed_when_there_is_no_room(copied: Blobs, tmp_path: Path) -> None:
     first = await store(copied, "bucket", "0-1-0", b"1" * 600)
     second = await store(copied, "bucket", "0-1-0", b"2" * 600)
     reading = await copied.file(first)
@@ -153,7 +153,7 @@ async def test_a_copy_that_is_larger_than_all_the_room_goes_with_its_reader(
     reading = await copied.file(key)
     assert copies(tmp_path) == [b"x" * 1001]
     del reading
-    await asyncio.sleep(0.01)  # who fetched it is done, too
+    await asyncio.sleep(0.01)  # the task that fetched it is done, too
     assert copies(tmp_path) == []
 
 

@@ -93,7 +93,7 @@ async def test_a_part_of_an_object_is_read_exactly(store: Store) -> None:
         await store.get_range(SEGMENT, 5, 4)
 
 
-async def test_of_many_who_create_the_same_object_one_does(store: Store) -> None:
+async def test_of_many_creates_of_the_same_object_one_succeeds(store: Store) -> None:
     assert await store.create("generations/1.json", b"first")
     assert not await store.create("generations/1.json", b"second")
     assert await store.get("generations/1.json") == b"first"
@@ -118,7 +118,7 @@ async def test_a_local_file_becomes_an_object_and_an_object_a_local_file(
     assert await store.get(SEGMENT) == data
 
 
-async def test_a_missing_object_is_told_from_every_other_failure(store: Store, tmp_path: Path) -> None:
+async def test_a_missing_object_differs_from_every_other_failure(store: Store, tmp_path: Path) -> None:
     await store.put("segments/g0/1", b"1")
     for key in (SEGMENT, "segments/g0", "segments/g0/1/2", "nowhere"):
         for asked in (
@@ -230,7 +230,7 @@ async def test_a_stored_object_has_all_its_names_on_the_disk(
 ) -> None:
     root = tmp_path / "data" / "cold"
     path = root / SEGMENT
-    if is_known:  # made, and then nobody synced it
+    if is_known:  # made, but not synced
         path.parent.mkdir(parents=True)
     (tmp_path / "source").write_bytes(b"bytes")
     disk = Disk(monkeypatch)
@@ -266,7 +266,7 @@ async def test_a_removed_object_does_not_come_back(
     await store.close()
 
 
-async def test_who_finds_an_object_created_by_another_has_it_on_the_disk(
+async def test_an_object_created_by_another_process_is_on_the_disk_once_it_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "cold" / "generations" / "1.json"
@@ -336,7 +336,7 @@ async def test_a_folder_that_cannot_be_used_is_named_with_the_reason(tmp_path: P
     assert list((tmp_path / "cold" / "tmp").iterdir()) == []
 
 
-async def test_a_full_disk_is_said_and_leaves_nothing_behind(
+async def test_a_full_disk_is_reported_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:
@@ -388,7 +388,7 @@ def failures_of(store: Store, tmp_path: Path) -> list[str]:
 OURS = Credentials(ACCESS_KEY_ID, SECRET_ACCESS_KEY)
 
 
-def test_an_endpoint_that_is_gone_is_told_from_a_missing_object(tmp_path: Path) -> None:
+def test_an_unreachable_endpoint_differs_from_a_missing_object(tmp_path: Path) -> None:
     store = S3Store("bucket", "p", endpoint="http://127.0.0.1:1", credentials=OURS, patience=1.0)
     began = time.monotonic()
     for said in failures_of(store, tmp_path):
@@ -397,7 +397,7 @@ def test_an_endpoint_that_is_gone_is_told_from_a_missing_object(tmp_path: Path) 
     assert time.monotonic() - began < 60, "the patience is 1 s, three minutes by default"
 
 
-def test_a_missing_bucket_is_told_from_a_missing_object(seaweed: Seaweed, tmp_path: Path) -> None:
+def test_a_missing_bucket_differs_from_a_missing_object(seaweed: Seaweed, tmp_path: Path) -> None:
     store = S3Store("no-such-bucket", endpoint=seaweed.endpoint, credentials=OURS, patience=1.0)
     for said in failures_of(store, tmp_path):
         assert said.startswith("the store s3://no-such-bucket: ")

@@ -37,15 +37,15 @@ def cut(state: State) -> int:
 
 
 def flush(state: State) -> AnyOutcome:
-    """Cut, say that all is stored, and let go of it."""
+    """Cut, say that everything is stored, and evict it."""
     cut(state)
     state.begin(state.position + 1, state.at)
     outcome = state.apply(flushed(state), 0)
-    let_go(state)
+    evict_stored(state)
     return outcome
 
 
-def let_go(state: State) -> None:
+def evict_stored(state: State) -> None:
     """Evict what the store has and park what is idle, as the engine does after `Flushed`."""
     residency = state.residency
     cut, keys, parts = residency.take_evictable()

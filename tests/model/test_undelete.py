@@ -32,7 +32,7 @@ def nothing(driver: Driver) -> None:
 
 
 def stored(driver: Driver) -> None:
-    """All is stored, and memory lets go of it."""
+    """Everything is stored and evicted from memory."""
     flush(driver.state)
 
 
@@ -80,7 +80,7 @@ def test_a_stream_comes_back_as_it_was(between: Between) -> None:
     assert [listed.name for listed in listing.streams] == ["s"]
 
 
-def test_it_goes_on_where_it_ended(between: Between) -> None:
+def test_an_undeleted_stream_continues_where_it_ended(between: Between) -> None:
     driver = Driver()
     driver.create("s", b"abc")
     driver.do(Append("b", "s", (b"de",), "text/plain", producer=Producer("p", 1, 0)))
@@ -111,7 +111,7 @@ def test_it_stays_closed(between: Between) -> None:
     assert again.duplicate
 
 
-def test_a_sliding_window_begins_anew(between: Between) -> None:
+def test_a_ttl_starts_again(between: Between) -> None:
     driver = Driver()
     created = driver.do(Create("b", "s", None, ttl_seconds=60, make_bucket=True))
     assert isinstance(created, Created)
