@@ -30,12 +30,12 @@ _numbers = count()
 
 @pytest.fixture(scope="module")
 def quiet(start_server: StartServer) -> Server:
-    """A server that nobody follows but the test that uses it."""
+    """A server that only the test that uses it follows."""
     return start_server()
 
 
 def wait_for_a_follower(server: Server) -> None:
-    """Wait until someone follows something."""
+    """Wait until a client follows a stream or a feed."""
     give_up_at = time.monotonic() + 60
     with httpx.Client(base_url=server.url, timeout=60) as api:
         while not scrape(api)["ursula_live_watchers"]:

@@ -16,7 +16,7 @@ from tests.server import Server
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done to one request. `passes_on` tells whether the server sees it."""
+    """What is done to one request. `passes_on` says whether the server sees it."""
 
     passes_on: bool = True
     delay_seconds: float = 0.0

@@ -40,7 +40,7 @@ def test_what_never_was_is_not_brought_back(client: Client, name: str) -> None:
     assert missing.value.code == "stream_not_found"
 
 
-def test_a_flush_tells_how_far_it_came(client: Client, name: str) -> None:
+def test_a_flush_reports_how_far_it_came(client: Client, name: str) -> None:
     (before,) = client.flush()
     client.stream(name).create("text/plain", body="x")
     (after,) = client.flush()

@@ -74,7 +74,7 @@ def test_what_the_flat_route_does_not_have_is_said_before_anything_is_sent(clien
         client.stream("a/b/c").attributes()
 
 
-def test_a_batch_tells_of_each_message(client: Client, name: str) -> None:
+def test_a_batch_reports_each_message(client: Client, name: str) -> None:
     stream = client.stream(name)
     stream.create(JSON)
     good, bad, two = stream.append_batch(["1", "not json", b"[2,3]"])

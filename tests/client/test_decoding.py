@@ -143,7 +143,7 @@ def test_what_is_no_array_has_no_elements(text: str) -> None:
         (504, "", OutcomeUnknown),
     ],
 )
-def test_an_answer_tells_whether_it_was_written(status: int, code: str, kind: type[Exception]) -> None:
+def test_an_answer_says_whether_it_was_written(status: int, code: str, kind: type[Exception]) -> None:
     body = json.dumps({"error": {"code": code, "message": "why", "more": 1}}).encode() if code else b"<html>"
     error = error_of_answer(status, httpx.Headers({"retry-after": "7"}), body)
     assert type(error) is kind

@@ -1,4 +1,4 @@
-"""What an error tells: its class, what it is about, and what the server said."""
+"""What an error reports: its class, its subject, and the answer of the server."""
 
 import json
 from itertools import islice
@@ -145,7 +145,7 @@ def test_bad_json_is_an_error_of_the_client(
         list(stream.tail(decode=False, timeout=0)) if fault is BROKEN else stream.read().values()
 
 
-def test_a_reader_stops_when_it_is_not_told_where_to_go_on(
+def test_a_reader_stops_when_an_answer_does_not_say_where_to_continue(
     connect: Connect, proxy: Proxy, client: Client, name: str
 ) -> None:
     client.stream(name).create(JSON, body="[1]")
@@ -205,7 +205,7 @@ def test_a_tail_does_not_go_on_over_events_that_make_no_sense(
     assert invalid.value.path == f"/{name}"
 
 
-def test_an_event_of_a_kind_that_nobody_knows_is_passed_over(
+def test_an_event_of_an_unknown_kind_is_skipped(
     connect: Connect, proxy: Proxy, client: Client, name: str
 ) -> None:
     client.stream(name).create(JSON, body="[1]", closed=True)

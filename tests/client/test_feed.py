@@ -77,7 +77,7 @@ def test_the_feed_is_read_page_by_page(client: Client, feed_bucket: str) -> None
     assert bucket.feed_page("now").entries == ()
 
 
-def test_the_feed_ends_where_it_is_told(client: Client, feed_bucket: str) -> None:
+def test_the_feed_ends_where_it_was_asked_to(client: Client, feed_bucket: str) -> None:
     bucket = client.bucket(feed_bucket)
     entries = list(bucket.feed())
     middle = entries[2].rows[0].position

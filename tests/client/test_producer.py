@@ -127,7 +127,7 @@ def test_creating_is_repeated_and_deleting_is_not(
         stream.delete()
 
 
-def test_a_refused_message_fails_and_the_producer_goes_on(client: Client, name: str) -> None:
+def test_a_refused_message_fails_and_the_producer_continues(client: Client, name: str) -> None:
     client.stream(name).create(JSON)
     with client.stream(name).producer(batching=ONE_BY_ONE) as producer:
         producer.append_json(1)
@@ -140,7 +140,7 @@ def test_a_refused_message_fails_and_the_producer_goes_on(client: Client, name: 
     assert client.stream(name).read().values() == [1, 2]
 
 
-def test_flush_raises_what_nobody_looked_at(client: Client, name: str) -> None:
+def test_flush_raises_failures_that_the_caller_has_not_seen(client: Client, name: str) -> None:
     client.stream(name).create(JSON)
     producer = client.stream(name).producer(batching=Batching(linger_seconds=5))
     producer.send("not json")

@@ -302,7 +302,7 @@ def test_a_stream_that_another_closed_takes_no_last_message(protocol: Client, pa
 
 
 @LIVE
-def test_a_tail_tells_that_it_is_up_to_date_and_ends_after_a_silence(
+def test_a_tail_reports_that_it_is_up_to_date_and_ends_after_a_silence(
     protocol: Client, path: str, live: Any
 ) -> None:
     stream = protocol.stream(path)

@@ -124,7 +124,7 @@ def test_a_tail_from_now_gives_only_what_comes(connect: Connect, quiet: Server, 
 
 
 @LIVE
-def test_a_tail_goes_on_over_the_ends_of_connections(
+def test_a_tail_continues_over_the_ends_of_connections(
     connect: Connect, cycling: Server, name: str, live: Any
 ) -> None:
     stream = connect(cycling.url).stream(f"/v1/stream/{name}-{live}-{connect}")
@@ -134,7 +134,7 @@ def test_a_tail_goes_on_over_the_ends_of_connections(
 
 
 @LIVE
-def test_a_tail_goes_on_after_every_kind_of_loss(
+def test_a_tail_continues_after_every_kind_of_loss(
     connect: Connect, proxy: Proxy, server: Server, client: Client, name: str, live: Any
 ) -> None:
     client.stream(name).create(JSON)
@@ -261,7 +261,7 @@ def test_heartbeats_do_not_prolong_the_timeout_of_a_tail() -> None:
     assert (tail.progress.up_to_date, tail.progress.closed) == (True, False)
 
 
-def test_a_message_starts_the_timeout_of_a_tail_anew() -> None:
+def test_a_message_restarts_the_timeout_of_a_tail() -> None:
     tail = Silent("long-poll")
     for body, left in ((b"[]", 60), (b"[]", 40), (b"[1]", 20), (b"[]", 60), (b"[]", 40), (b"[]", 20)):
         assert tail.asked(Call) == left

@@ -51,7 +51,7 @@ def one_stream(payloads: Iterable[bytes], stream: str = "s") -> pa.Table:
 
 
 def mixed_rows(seed: int, row_count: int = 2000, stream_count: int = 20) -> list[Row]:
-    """Streams of three buckets that are created, appended to, told events of, and begun in the middle."""
+    """Streams of three buckets with creations, appends and events; some begin in the middle."""
     draw = random.Random(seed)
     rows: list[Row] = []
     tails: dict[tuple[str, str, str], int] = {}

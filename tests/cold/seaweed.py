@@ -80,7 +80,7 @@ class Seaweed:
         return name
 
     def change_secret(self, secret: str) -> None:
-        """Let only those in who know this one from now on. It goes on running, and takes a moment for it."""
+        """Accept only this secret from now on. The server keeps running, and takes a moment to change."""
         if self._process is None:
             raise RuntimeError("SeaweedFS is not running")
         self._write_config(secret)
@@ -139,7 +139,7 @@ class Seaweed:
 
 
 def _free(count: int) -> list[int]:
-    """So many ports that nobody has, and nobody is given while it is stopped."""
+    """Free ports that the system gives to no other process while the server is stopped."""
     given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     ports: list[int] = []
     with ExitStack() as stack:

@@ -1,11 +1,8 @@
-"""Blobs over a store: where they lie, whatever their bucket is called, and copies of what is elsewhere."""
+"""Blobs over a store: their keys, whatever their bucket is called, and local copies of remote ones."""
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine
-from functools import wraps
 from pathlib import Path
-from typing import ParamSpec
 
 import pytest
 from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
@@ -17,17 +14,7 @@ from ursula.cold.objects.s3 import Credentials, S3Store
 from ursula.cold.objects.store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from ursula.cold.objects.ulid import new_ulid
 
-P = ParamSpec("P")
-
-
-def in_a_loop(test: Callable[P, Coroutine[None, None, None]]) -> Callable[P, None]:
-    """A test that awaits, for a runner that does not."""
-
-    @wraps(test)
-    def run(*arguments: P.args, **named: P.kwargs) -> None:
-        asyncio.run(test(*arguments, **named))
-
-    return run
+pytestmark = pytest.mark.anyio
 
 
 async def store(blobs: Blobs, bucket: str, incarnation: str, data: bytes = b"data") -> str:
@@ -51,7 +38,6 @@ def far(seaweed: Seaweed) -> S3Store:
 
 
 @pytest.mark.parametrize("bucket", ["bucket", ".", "a/b", "%2E", "é" * 61, "x" * 120, " ", "~", "UPPER"])
-@in_a_loop
 async def test_any_bucket_has_a_folder_of_its_own(tmp_path: Path, bucket: str) -> None:
     near = FsStore(tmp_path / "cold")
     blobs = Blobs(near, tmp_path / "tmp")
@@ -67,7 +53,6 @@ async def test_any_bucket_has_a_folder_of_its_own(tmp_path: Path, bucket: str) -
     await near.close()
 
 
-@in_a_loop
 async def test_a_blob_on_this_machine_is_written_where_it_stays(tmp_path: Path) -> None:
     near = FsStore(tmp_path / "cold")
     blobs = Blobs(near, tmp_path / "tmp")
@@ -81,12 +66,11 @@ async def test_a_blob_on_this_machine_is_written_where_it_stays(tmp_path: Path) 
     assert not (tmp_path / "tmp").exists()
     del found
     gc.collect()
-    assert (await blobs.file(key)).path.exists(), "only copies go when nobody has them"
+    assert (await blobs.file(key)).path.exists(), "only copies are removed when nothing refers to them"
     await near.close()
 
 
 @pytest.mark.parametrize("where", ["near", "far"])
-@in_a_loop
 async def test_pieces_are_stored_in_a_row(tmp_path: Path, where: str, far: S3Store) -> None:
     place = far if where == "far" else FsStore(tmp_path / "cold")
     blobs = Blobs(place, tmp_path)
@@ -102,7 +86,6 @@ async def test_pieces_are_stored_in_a_row(tmp_path: Path, where: str, far: S3Sto
     await place.close()
 
 
-@in_a_loop
 async def test_what_cannot_be_written_is_the_failure_of_the_store(tmp_path: Path) -> None:
     near = FsStore(tmp_path / "cold")
     (tmp_path / "cold").write_bytes(b"in the way")
@@ -114,11 +97,10 @@ async def test_what_cannot_be_written_is_the_failure_of_the_store(tmp_path: Path
     await near.close()
 
 
-def test_a_key_tells_when_it_was_made() -> None:
+def test_a_key_says_when_it_was_made() -> None:
     assert made_at("bucket/0-1-0/01ARZ3NDEKTSV4RRFFQ69G5FAV") == 1_469_922_850_259_000
 
 
-@in_a_loop
 async def test_a_lost_blob_is_named(tmp_path: Path, far: S3Store) -> None:
     near = FsStore(tmp_path / "cold")
     for place in (near, far):
@@ -145,7 +127,6 @@ def copies(folder: Path) -> list[bytes]:
     return sorted(path.read_bytes() for path in folder.glob("blob-*"))
 
 
-@in_a_loop
 async def test_readers_of_a_blob_that_is_elsewhere_share_one_copy(copied: Blobs, tmp_path: Path) -> None:
     key = await store(copied, "bucket", "0-1-0", b"x" * 600)
     files = await asyncio.gather(*(copied.file(key) for _ in range(20)))
@@ -154,8 +135,7 @@ async def test_readers_of_a_blob_that_is_elsewhere_share_one_copy(copied: Blobs,
     assert (await copied.file(key)).path == files[0].path, "it is kept"
 
 
-@in_a_loop
-async def test_a_copy_goes_when_there_is_no_room_and_nobody_reads_it(copied: Blobs, tmp_path: Path) -> None:
+async def test_an_unused_copy_is_removed_when_there_is_no_room(copied: Blobs, tmp_path: Path) -> None:
     first = await store(copied, "bucket", "0-1-0", b"1" * 600)
     second = await store(copied, "bucket", "0-1-0", b"2" * 600)
     reading = await copied.file(first)
@@ -166,7 +146,6 @@ async def test_a_copy_goes_when_there_is_no_room_and_nobody_reads_it(copied: Blo
     assert (await copied.file(first)).path.read_bytes() == b"1" * 600, "it is fetched again"
 
 
-@in_a_loop
 async def test_a_copy_that_is_larger_than_all_the_room_goes_with_its_reader(
     copied: Blobs, tmp_path: Path
 ) -> None:
@@ -174,11 +153,10 @@ async def test_a_copy_that_is_larger_than_all_the_room_goes_with_its_reader(
     reading = await copied.file(key)
     assert copies(tmp_path) == [b"x" * 1001]
     del reading
-    await asyncio.sleep(0.01)  # who fetched it is done, too
+    await asyncio.sleep(0.01)  # the task that fetched it is done, too
     assert copies(tmp_path) == []
 
 
-@in_a_loop
 async def test_a_copy_that_was_damaged_is_not_handed_out_and_fetched_again(
     tmp_path: Path, far: S3Store
 ) -> None:

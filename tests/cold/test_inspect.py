@@ -128,7 +128,7 @@ def test_an_earlier_moment_is_checked_without_what_came_after(store: Path) -> No
     assert position in inspect(store, "--verify", "--at", position).stdout
 
 
-def test_the_list_tells_of_every_segment(original: Path) -> None:
+def test_the_list_has_every_segment(original: Path) -> None:
     text = inspect(original).stdout
     document = json.loads(inspect(original, "--json").stdout)
     (group,) = document["groups"]
@@ -144,7 +144,7 @@ def test_the_list_tells_of_every_segment(original: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [(), ("--verify",)])
-def test_a_group_that_is_not_there_is_told_with_those_that_are(store: Path, more: tuple[str, ...]) -> None:
+def test_an_unknown_group_is_reported_with_those_that_exist(store: Path, more: tuple[str, ...]) -> None:
     for wrong in ("9", "-1"):
         complaint = inspect(store, "--group", wrong, *more, expect=1).stderr
         assert complaint == f"ursula: {store} has no group {wrong}: it has only group 0\n"

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ursula.cold.objects import keys
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import ObjectDamaged
 from ursula.cold.state import manifest as manifests
@@ -24,9 +25,9 @@ from ursula.cold.state.manifest import (
 )
 
 FIRST, LAST = (2 << 40) + 10, (2 << 40) + 783
-SEGMENT = manifests.segment_key(0, FIRST, LAST)
-BASE, CHANGES = manifests.state_key(0, FIRST), manifests.state_key(0, LAST)
-SOURCE = manifests.manifest_key(0, (1 << 40) + 4)
+SEGMENT = keys.segment_key(0, FIRST, LAST)
+BASE, CHANGES = keys.state_key(0, FIRST), keys.state_key(0, LAST)
+SOURCE = keys.manifest_key(0, (1 << 40) + 4)
 
 MANIFEST = Manifest(
     1,
@@ -38,15 +39,15 @@ MANIFEST = Manifest(
     1_700_000_000_000_000,
     SegmentFacts(FIRST, LAST, SEGMENT, 3, 100, 30, 20, 12345, "sha256:a"),
     [StateFacts(BASE, True, 5, 50, "sha256:b"), StateFacts(CHANGES, False, 1, 10, "sha256:c")],
-    manifests.manifest_key(0, FIRST),
+    keys.manifest_key(0, FIRST),
 )
 GENERATION = Generation(1, "cluster", 2, 1, 1_700_000_000_000_000, SOURCE, {"0": (1 << 40) + 4})
 LIVE = LiveList("cluster", 2, 0, LAST, [LiveSegment(SEGMENT, FIRST, LAST, 3, 100)])
 
 DOCUMENTS = [
-    (manifests.manifest_key(0, LAST), MANIFEST),
-    (manifests.generation_key(2), GENERATION),
-    (manifests.live_key(0), LIVE),
+    (keys.manifest_key(0, LAST), MANIFEST),
+    (keys.generation_key(2), GENERATION),
+    (keys.live_key(0), LIVE),
 ]
 
 
@@ -141,13 +142,10 @@ def test_a_document_that_is_not_what_its_name_says_is_refused(
     assert refused.value.key == key
 
 
-def test_a_damaged_manifest_is_passed_over_when_a_time_is_looked_for(tmp_path: Path) -> None:
-    key, later = DOCUMENTS[0][0], manifests.manifest_key(0, LAST)
+@pytest.mark.anyio
+async def test_a_damaged_manifest_is_passed_over_when_a_time_is_looked_for(tmp_path: Path) -> None:
+    key, later = DOCUMENTS[0][0], keys.manifest_key(0, LAST)
     put(tmp_path, key, manifests.encode(MANIFEST))
     put(tmp_path, later, manifests.encode(MANIFEST).replace(b'"position"', b'"posit1on"'))
     found = [FoundManifest(LAST, later, 1), FoundManifest(LAST, key, 1)]
-
-    async def session() -> int:
-        return await manifests.last_at(FsStore(tmp_path), found, MANIFEST.at)
-
-    assert asyncio.run(session()) == 1
+    assert await manifests.last_at(FsStore(tmp_path), found, MANIFEST.at) == 1

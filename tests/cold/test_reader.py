@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +16,8 @@ from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import ObjectDamaged, ObjectMissing, Store
 from ursula.cold.segment.reader import SegmentRef, Segments
 from ursula.cold.segment.writer import encode_segment
+
+pytestmark = pytest.mark.anyio
 
 KEY = "segments/g0/0-9-01J.parquet"
 NAME = ("b", "s", "1-1-0")
@@ -36,14 +38,6 @@ async def stored(store: Store, table: pa.Table, row_group_bytes: int = 1 << 20) 
     return SegmentRef(KEY, segment.summary.size, segment.summary.footer_bytes, segment.summary.footer_crc)
 
 
-def run(root: Path, test: Callable[[Segments, Store], Awaitable[None]], cache_bytes: int = 64 << 20) -> None:
-    async def main() -> None:
-        async with opened(root, cache_bytes) as (segments, store):
-            await test(segments, store)
-
-    asyncio.run(main())
-
-
 async def read(segments: Segments, ref: SegmentRef, offset: int, bytes_max: int) -> bytes:
     """As the server does it: the row group of the offset, then those that follow."""
     chunks: list[bytes] = []
@@ -59,12 +53,12 @@ async def read(segments: Segments, ref: SegmentRef, offset: int, bytes_max: int)
     return b"".join(chunks)
 
 
-def test_a_small_read_of_a_large_segment_fetches_little(tmp_path: Path) -> None:
+async def test_a_small_read_of_a_large_segment_fetches_little(tmp_path: Path) -> None:
     draw = random.Random(1)
     messages = [draw.randbytes(64 << 10) for _ in range(1024)]
     table = one_stream(messages)
 
-    async def test(segments: Segments, store: Store) -> None:
+    async with opened(tmp_path) as (segments, store):
         ref = await stored(store, table)
         assert ref.size > 64 << 20
         assert await read(segments, ref, 40 << 20, 64 << 10) == messages[640]
@@ -73,44 +67,36 @@ def test_a_small_read_of_a_large_segment_fetches_little(tmp_path: Path) -> None:
         assert len(await read(segments, ref, (40 << 20) + 1000, 64 << 10)) == 64 << 10
         assert segments.fetch_count == 2
 
-    run(tmp_path, test)
-
 
 @pytest.mark.parametrize("cache_bytes", [0, 100_000, 64 << 20])
-def test_a_stream_is_read_whole_whatever_the_cache_holds(tmp_path: Path, cache_bytes: int) -> None:
+async def test_a_stream_is_read_whole_whatever_the_cache_holds(tmp_path: Path, cache_bytes: int) -> None:
     draw = random.Random(2)
     messages = [draw.randbytes(draw.randrange(1, 5000)) for _ in range(300)]
 
-    async def test(segments: Segments, store: Store) -> None:
+    async with opened(tmp_path, cache_bytes) as (segments, store):
         ref = await stored(store, one_stream(messages), 20_000)
         assert await read(segments, ref, 0, 1 << 40) == b"".join(messages)
 
-    run(tmp_path, test, cache_bytes)
 
-
-def test_readers_of_one_row_group_share_one_fetch(tmp_path: Path) -> None:
-    async def test(segments: Segments, store: Store) -> None:
+async def test_readers_of_one_row_group_share_one_fetch(tmp_path: Path) -> None:
+    async with opened(tmp_path, 0) as (segments, store):
         ref = await stored(store, one_stream([b"abc"] * 100))
         answers = await asyncio.gather(*(read(segments, ref, 3 * i, 3) for i in range(50)))
         assert set(answers) == {b"abc"}
         assert segments.fetch_count == 2
 
-    run(tmp_path, test, 0)
 
-
-def test_all_rows_come_back(tmp_path: Path) -> None:
-    async def test(segments: Segments, store: Store) -> None:
+async def test_all_rows_come_back(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (segments, store):
         ref = await stored(store, table_of(mixed_rows(3)), 10_000)
         footer = await segments.footer(ref)
         tables = [await segments.row_group(ref, row_group) for row_group in footer.row_groups]
         assert len(tables) > 10
         assert sum(table.num_rows for table in tables) == len(mixed_rows(3))
 
-    run(tmp_path, test)
 
-
-def test_a_missing_segment_is_named(tmp_path: Path) -> None:
-    async def test(segments: Segments, store: Store) -> None:
+async def test_a_missing_segment_is_named(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (segments, store):
         ref = await stored(store, one_stream([b"abc"]))
         row_group = (await segments.footer(ref)).row_groups[0]
         await store.delete([KEY])
@@ -119,11 +105,9 @@ def test_a_missing_segment_is_named(tmp_path: Path) -> None:
         with pytest.raises(ObjectMissing, match=KEY):
             await segments.footer(ref._replace(size=ref.size + 1))
 
-    run(tmp_path, test)
 
-
-def test_a_damaged_segment_is_named_and_read_again_when_it_is_whole(tmp_path: Path) -> None:
-    async def test(segments: Segments, store: Store) -> None:
+async def test_a_damaged_segment_is_named_and_read_again_when_it_is_whole(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (segments, store):
         ref = await stored(store, one_stream([b"abc"] * 100))
         good = await store.get(KEY)
         for place in (-20, 100):
@@ -140,5 +124,3 @@ def test_a_damaged_segment_is_named_and_read_again_when_it_is_whole(tmp_path: Pa
             await segments.footer(ref._replace(footer_crc=0))
         await store.put(KEY, good)
         assert await read(segments, ref, 0, 3) == b"abc"
-
-    run(tmp_path, test)

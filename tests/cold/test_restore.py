@@ -160,7 +160,7 @@ def read(api: httpx.Client, path: str) -> bytes:
             return b"".join(pieces)
 
 
-def test_every_stream_is_the_same_after_a_restore_and_goes_on(place: Place, tmp_path: Path) -> None:
+def test_every_stream_is_the_same_after_a_restore_and_continues(place: Place, tmp_path: Path) -> None:
     settings = {**FORGETFUL, **place.settings}
     with Server(tmp_path / "old", settings=settings) as old, client(old) as api:
         fill(api)
@@ -315,7 +315,7 @@ def test_a_server_that_was_killed_elsewhere_counts_as_dead_when_it_was_silent_fo
     restore_from(store, tmp_path / "new")
 
 
-def test_a_copy_of_a_store_in_use_is_nobody_elses(running: Server, tmp_path: Path) -> None:
+def test_a_copy_of_a_store_in_use_has_no_other_owner(running: Server, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(tmp_path / "old" / "cold", tmp_path / "copy"))
     assert len(heartbeats(copy)) == 1
     restore_from(copy, tmp_path / "new")
@@ -393,7 +393,7 @@ def test_what_cannot_be_restored_is_refused_with_what_to_do(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_way_past_a_damaged_manifest_is_told_and_leads_to_a_node(stored: Path, tmp_path: Path) -> None:
+def test_the_message_about_a_damaged_manifest_leads_to_a_working_node(stored: Path, tmp_path: Path) -> None:
     store = tmp_path / "copy"
     shutil.copytree(stored, store)
     newest, before = sorted((store / "manifests" / "g0").iterdir(), reverse=True)[:2]
@@ -409,7 +409,7 @@ def test_the_way_past_a_damaged_manifest_is_told_and_leads_to_a_node(stored: Pat
 
 
 @pytest.mark.parametrize("verb", ["restore", "inspect"])
-def test_a_damaged_generation_is_told_with_what_helps(stored: Path, tmp_path: Path, verb: str) -> None:
+def test_a_damaged_generation_is_reported_with_a_hint(stored: Path, tmp_path: Path, verb: str) -> None:
     store = tmp_path / "copy"
     shutil.copytree(stored, store)
     (store / "generations" / "1.json").write_text("{")
@@ -454,5 +454,5 @@ def test_a_terminal_sees_the_bar_of_a_restore_and_its_report_is_clean(stored: Pa
     assert json.loads(report)["generation"] == 2
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
     assert re.search("writing the new state ━+ 100%", text), text
-    assert "ursula:" not in text, "lines are for those who have no terminal"
+    assert "ursula:" not in text, "lines are for output that is not a terminal"
     assert shown.rstrip().endswith(b"\x1b[2K"), "the bar is gone at the end"

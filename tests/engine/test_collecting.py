@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.engine.tidying import DAY, Tidied, tidied
 
+from ursula.cold.objects import keys
 from ursula.cold.objects.ulid import new_ulid
 from ursula.cold.state import manifest as manifests
 from ursula.engine.clock import system_clock
@@ -31,8 +32,8 @@ async def test_objects_that_nothing_names_are_removed_when_they_are_old_enough(
         await group.flush()
         named = await group.objects()
         orphans = [
-            manifests.segment_key(0, 5, 6),
-            manifests.state_key(0, 6),
+            keys.segment_key(0, 5, 6),
+            keys.state_key(0, 6),
             f"blobs/b/1-2-3/{new_ulid()}",
             f"staging/b/{new_ulid()}.arrow",
         ]
@@ -139,15 +140,15 @@ async def test_nothing_is_removed_by_a_node_of_an_earlier_generation_nor_right_a
     async with tidied(tmp_path) as group:
         await group.create("a", b"kept")
         await group.flush()
-        orphan = manifests.state_key(0, 6)
+        orphan = keys.state_key(0, 6)
         await group.store.put(orphan, b"")
         await asyncio.sleep(0.01)
         begun = manifests.Generation(manifests.FORMAT, "c", 1, 1, group.group.state.at + 60_000_000)
-        await group.store.put(manifests.generation_key(1), manifests.encode(begun))
+        await group.store.put(keys.generation_key(1), manifests.encode(begun))
         await group.collect(0)
         assert orphan in await group.objects()
         later = manifests.Generation(manifests.FORMAT, "c", 2, 1, 0)
-        await group.store.put(manifests.generation_key(2), manifests.encode(later))
+        await group.store.put(keys.generation_key(2), manifests.encode(later))
         with pytest.raises(Superseded):
             await group.collect(0)
         assert orphan in await group.objects()

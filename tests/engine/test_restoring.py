@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.engine.nodes import FaultyStore, begin, is_repeat, node_on, picture, write
 
+from ursula.cold.objects import keys
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import ObjectInfo, Store, StoreUnavailable
 from ursula.cold.state import manifest as manifests
@@ -257,7 +258,7 @@ class BusyStore(FsStore):
     async def list(self, prefix: str) -> list[ObjectInfo]:
         if prefix.startswith("segments/"):
             newest = (await manifests.find_manifests(self, 0))[0]
-            await self.put(manifests.manifest_key(0, newest.position), await self.get(newest.key))
+            await self.put(keys.manifest_key(0, newest.position), await self.get(newest.key))
         return await super().list(prefix)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ursula.cold.blobs import made_at
 from ursula.cold.cache import Cache
+from ursula.cold.objects import keys
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.temp_files import Unfinished
 from ursula.cold.objects.ulid import new_ulid
@@ -161,7 +162,7 @@ async def tidied(folder: Path, keep_trimmed: bool = False) -> AsyncIterator[Tidi
     """A group on a folder, which may have been there before; stopped at the end."""
     store = FsStore(folder / "cold")
     begun = manifests.Generation(manifests.FORMAT, "c", 1, 1, 0)
-    await store.create(manifests.generation_key(1), manifests.encode(begun))
+    await store.create(keys.generation_key(1), manifests.encode(begun))
     log = await FileLog.open(folder / "log", generation=1, segment_bytes=4096)
     loaded = await load_newest(store, 0)
     start = log.first if loaded is None else loaded.manifest.position

@@ -61,6 +61,12 @@ def read_payloads(disk: LossyDisk) -> list[bytes]:
     return [entry.payload for entry in read(disk)]
 
 
+async def read_back(disk: LossyDisk) -> list[bytes]:
+    """`read_payloads` for tests that run in an event loop."""
+    async with opened(disk) as log:
+        return [entry.payload for entry in await read_all(log)]
+
+
 def path_of(position: int) -> str:
     """The file of the segment that begins with a position."""
     return f"log/{position:020}.log"

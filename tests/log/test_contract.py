@@ -1,7 +1,7 @@
 """What every log must do, run over each of them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -9,34 +9,27 @@ from tests.log.lossy_disk import LossyDisk
 
 from ursula.log.file import FileLog
 from ursula.log.follower import LIVE_ENTRIES_MAX
-from ursula.log.interface import GENERATION_SHIFT, AppendRetryable, EntriesTrimmed, Entry, Log
+from ursula.log.interface import GENERATION_SHIFT, AppendRetryable, EntriesTrimmed, Entry
 from ursula.log.memory import MemoryLog
 
-Open = Callable[[], Awaitable[MemoryLog | FileLog]]
+pytestmark = pytest.mark.anyio
+
+AnyLog = MemoryLog | FileLog
 BASE = 1 << GENERATION_SHIFT
 
 
 @pytest.fixture(params=["memory", "file", "file on a double"])
-def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
-    async def opened() -> MemoryLog | FileLog:
-        if request.param == "memory":
-            return MemoryLog()
-        if request.param == "file":
-            return await FileLog.open(tmp_path / "log", segment_bytes=4096)
-        return await FileLog.open("log", segment_bytes=4096, disk=LossyDisk())
-
-    return opened
-
-
-def run(open_log: Open, test: Callable[[MemoryLog | FileLog], Awaitable[None]]) -> None:
-    async def opened() -> None:
-        log = await open_log()
-        try:
-            await test(log)
-        finally:
-            await log.close()
-
-    asyncio.run(opened())
+async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AnyLog]:
+    """An open log of each kind."""
+    log: AnyLog
+    if request.param == "memory":
+        log = MemoryLog()
+    elif request.param == "file":
+        log = await FileLog.open(tmp_path / "log", segment_bytes=4096)
+    else:
+        log = await FileLog.open("log", segment_bytes=4096, disk=LossyDisk())
+    yield log
+    await log.close()
 
 
 async def take(entries: AsyncIterator[Entry], count: int) -> list[Entry]:
@@ -53,219 +46,165 @@ async def is_quiet(entries: AsyncIterator[Entry]) -> bool:
     return False
 
 
-def test_positions_increase_from_the_generation(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        assert log.known_tail == BASE
-        assert [await log.append(b"x") for _ in range(3)] == [BASE + 1, BASE + 2, BASE + 3]
-        assert await log.tail() == log.known_tail == BASE + 3
-
-    run(open_log, test)
+async def test_positions_increase_from_the_generation(log: AnyLog) -> None:
+    assert log.known_tail == BASE
+    assert [await log.append(b"x") for _ in range(3)] == [BASE + 1, BASE + 2, BASE + 3]
+    assert await log.tail() == log.known_tail == BASE + 3
 
 
-def test_a_follower_sees_each_entry_once_in_order(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        payloads = [b"%d" % number * 50 for number in range(300)]
-        positions = [await log.append(payload) for payload in payloads[:150]]
-        entries = log.follow(BASE)
-        reading = asyncio.create_task(take(entries, 300))
-        positions += await asyncio.gather(*(log.append(payload) for payload in payloads[150:]))
-        assert await reading == list(map(Entry, positions, payloads))
-        assert await is_quiet(entries)
-
-    run(open_log, test)
+async def test_a_follower_sees_each_entry_once_in_order(log: AnyLog) -> None:
+    payloads = [b"%d" % number * 50 for number in range(300)]
+    positions = [await log.append(payload) for payload in payloads[:150]]
+    entries = log.follow(BASE)
+    reading = asyncio.create_task(take(entries, 300))
+    positions += await asyncio.gather(*(log.append(payload) for payload in payloads[150:]))
+    assert await reading == list(map(Entry, positions, payloads))
+    assert await is_quiet(entries)
 
 
-def test_a_follower_begins_after_any_position(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        positions = [await log.append(b"%d" % number * 200) for number in range(60)]
-        for index, after in enumerate(positions[:-1]):
-            assert (await anext(log.follow(after))).position == positions[index + 1]
-        assert await is_quiet(log.follow(positions[-1]))
-
-    run(open_log, test)
+async def test_a_follower_begins_after_any_position(log: AnyLog) -> None:
+    positions = [await log.append(b"%d" % number * 200) for number in range(60)]
+    for index, after in enumerate(positions[:-1]):
+        assert (await anext(log.follow(after))).position == positions[index + 1]
+    assert await is_quiet(log.follow(positions[-1]))
 
 
-def test_a_follower_may_begin_before_the_first_generation(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        position = await log.append(b"x")
-        assert await anext(log.follow(0)) == Entry(position, b"x")
-
-    run(open_log, test)
+async def test_a_follower_may_begin_before_the_first_generation(log: AnyLog) -> None:
+    position = await log.append(b"x")
+    assert await anext(log.follow(0)) == Entry(position, b"x")
 
 
-def test_a_live_entry_is_the_object_that_was_appended(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        await log.append(b"stored")
-        entries = log.follow(BASE)
-        payload = bytes(bytearray(b"live"))
-        await log.append(payload)
-        assert (await take(entries, 2))[1].payload is payload
-
-    run(open_log, test)
+async def test_a_live_entry_is_the_object_that_was_appended(log: AnyLog) -> None:
+    await log.append(b"stored")
+    entries = log.follow(BASE)
+    payload = bytes(bytearray(b"live"))
+    await log.append(payload)
+    assert (await take(entries, 2))[1].payload is payload
 
 
-def test_a_waiting_follower_wakes_for_each_entry(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        entries = log.follow(BASE)
-        for _ in range(5):
-            waiting = asyncio.create_task(take(entries, 1))
-            await asyncio.sleep(0.001)
-            position = await log.append(b"x")
-            assert await waiting == [Entry(position, b"x")]
-
-    run(open_log, test)
-
-
-def test_several_followers_see_the_same(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        readers = [asyncio.create_task(take(log.follow(BASE), 100)) for _ in range(5)]
-        await asyncio.gather(*(log.append(b"%d" % number) for number in range(100)))
-        first, *others = await asyncio.gather(*readers)
-        assert all(other == first for other in others)
-
-    run(open_log, test)
-
-
-def test_a_cancelled_wait_loses_nothing(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        positions = [await log.append(b"%d" % number * 100) for number in range(100)]
-        entries = log.follow(BASE)
-        waiting = asyncio.create_task(take(entries, 1))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        taken = [] if waiting.cancelled() else waiting.result()
-        taken += await take(entries, 100 - len(taken))
-        assert [entry.position for entry in taken] == positions
-        assert await is_quiet(entries)
-        position = await log.append(b"later")
-        assert await take(entries, 1) == [Entry(position, b"later")]
-
-    run(open_log, test)
-
-
-def test_a_follower_far_behind_still_misses_nothing(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        entries = log.follow(BASE)
-        await log.append(b"first")
-        await take(entries, 1)
-        count = LIVE_ENTRIES_MAX + 100
-        positions = await asyncio.gather(*(log.append(b"x") for _ in range(count)))
-        assert [entry.position for entry in await take(entries, count)] == positions
-        position = await log.append(b"last")
-        assert await take(entries, 1) == [Entry(position, b"last")]
-
-    run(open_log, test)
-
-
-def test_a_cancelled_append_is_still_followed_in_order(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        entries = log.follow(BASE)
-        appending = asyncio.ensure_future(log.append(b"cancelled"))
-        await asyncio.sleep(0)
-        appending.cancel()
-        await log.append(b"next")
-        assert [entry.payload for entry in await take(entries, 2)] == [b"cancelled", b"next"]
-
-    run(open_log, test)
-
-
-def test_a_payload_may_be_empty_or_larger_than_a_segment(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        payloads = [b"", b"y" * 3_000_000, b"", b"z" * 5000, b"small"]
-        for payload in payloads:
-            await log.append(payload)
-        assert [entry.payload for entry in await take(log.follow(BASE), 5)] == payloads
-
-    run(open_log, test)
-
-
-def test_trim_never_removes_more_than_asked(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        positions = [await log.append(b"x" * 500) for _ in range(40)]
-        await log.trim(positions[19])
-        left = await take(log.follow(positions[19]), 20)
-        assert [entry.position for entry in left] == positions[20:]
-
-    run(open_log, test)
-
-
-def test_following_from_before_the_trimmed_entries_says_so(open_log: Open) -> None:
-    async def test(log: MemoryLog | FileLog) -> None:
-        positions = [await log.append(b"x" * 500) for _ in range(40)]
-        await log.trim(positions[19])
-        assert BASE < log.first <= positions[19]
-        with pytest.raises(EntriesTrimmed) as caught:
-            await anext(log.follow(BASE))
-        assert (caught.value.after, caught.value.first) == (BASE, log.first)
-        assert (await anext(log.follow(log.first))).position == log.first + 1
-
-    run(open_log, test)
-
-
-def test_trimming_everything_keeps_the_position(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        last = [await log.append(b"x" * 500) for _ in range(20)][-1]
-        await log.trim(last + 1000)
-        assert log.known_tail == last
-        assert await log.append(b"x") == last + 1
-
-    run(open_log, test)
-
-
-def test_trim_makes_the_log_smaller(open_log: Open) -> None:
-    async def test(log: MemoryLog | FileLog) -> None:
-        last = [await log.append(b"x" * 500) for _ in range(40)][-1]
-        before = log.size_bytes
-        await log.trim(last)
-        assert 20_000 <= before < 30_000
-        assert log.size_bytes < 5000
-
-    run(open_log, test)
-
-
-def test_close_ends_followers_and_rejects_appends(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        entries = log.follow(BASE)
-        await log.append(b"x")
-        await take(entries, 1)
+async def test_a_waiting_follower_wakes_for_each_entry(log: AnyLog) -> None:
+    entries = log.follow(BASE)
+    for _ in range(5):
         waiting = asyncio.create_task(take(entries, 1))
         await asyncio.sleep(0.001)
-        await log.close()
-        with pytest.raises(StopAsyncIteration):
-            await waiting
-        with pytest.raises(AppendRetryable):
-            await log.append(b"y")
-        assert [entry async for entry in log.follow(BASE)] == []
-
-    run(open_log, test)
+        position = await log.append(b"x")
+        assert await waiting == [Entry(position, b"x")]
 
 
-def test_close_finishes_what_was_begun(open_log: Open) -> None:
-    async def test(log: Log) -> None:
-        appends = [asyncio.ensure_future(log.append(b"x")) for _ in range(20)]
-        await asyncio.sleep(0)
-        await log.close()
-        assert [append.result() for append in appends] == list(range(BASE + 1, BASE + 21))
-
-    run(open_log, test)
+async def test_several_followers_see_the_same(log: AnyLog) -> None:
+    readers = [asyncio.create_task(take(log.follow(BASE), 100)) for _ in range(5)]
+    await asyncio.gather(*(log.append(b"%d" % number) for number in range(100)))
+    first, *others = await asyncio.gather(*readers)
+    assert all(other == first for other in others)
 
 
-def test_the_measures_report_what_the_log_holds(open_log: Open) -> None:
-    async def test(log: MemoryLog | FileLog) -> None:
-        for _ in range(20):
-            await log.append(b"x" * 500)
-        measures = log.measures
-        assert (measures.first, measures.tail) == (BASE, BASE + 20)
-        assert measures.size_bytes == log.size_bytes >= 10_000
-        if isinstance(log, FileLog):
-            assert measures.segment_count is not None
-            assert measures.segment_count > 1
-            assert measures.sync_seconds is not None
-            assert measures.sync_seconds.count == 20
-            assert measures.sync_seconds.total > 0
-        else:
-            assert measures.segment_count is None
-            assert measures.sync_seconds is None
+async def test_a_cancelled_wait_loses_nothing(log: AnyLog) -> None:
+    positions = [await log.append(b"%d" % number * 100) for number in range(100)]
+    entries = log.follow(BASE)
+    waiting = asyncio.create_task(take(entries, 1))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    taken = [] if waiting.cancelled() else waiting.result()
+    taken += await take(entries, 100 - len(taken))
+    assert [entry.position for entry in taken] == positions
+    assert await is_quiet(entries)
+    position = await log.append(b"later")
+    assert await take(entries, 1) == [Entry(position, b"later")]
 
-    run(open_log, test)
+
+async def test_a_follower_far_behind_still_misses_nothing(log: AnyLog) -> None:
+    entries = log.follow(BASE)
+    await log.append(b"first")
+    await take(entries, 1)
+    count = LIVE_ENTRIES_MAX + 100
+    positions = await asyncio.gather(*(log.append(b"x") for _ in range(count)))
+    assert [entry.position for entry in await take(entries, count)] == positions
+    position = await log.append(b"last")
+    assert await take(entries, 1) == [Entry(position, b"last")]
+
+
+async def test_a_cancelled_append_is_still_followed_in_order(log: AnyLog) -> None:
+    entries = log.follow(BASE)
+    appending = asyncio.ensure_future(log.append(b"cancelled"))
+    await asyncio.sleep(0)
+    appending.cancel()
+    await log.append(b"next")
+    assert [entry.payload for entry in await take(entries, 2)] == [b"cancelled", b"next"]
+
+
+async def test_a_payload_may_be_empty_or_larger_than_a_segment(log: AnyLog) -> None:
+    payloads = [b"", b"y" * 3_000_000, b"", b"z" * 5000, b"small"]
+    for payload in payloads:
+        await log.append(payload)
+    assert [entry.payload for entry in await take(log.follow(BASE), 5)] == payloads
+
+
+async def test_trim_never_removes_more_than_asked(log: AnyLog) -> None:
+    positions = [await log.append(b"x" * 500) for _ in range(40)]
+    await log.trim(positions[19])
+    left = await take(log.follow(positions[19]), 20)
+    assert [entry.position for entry in left] == positions[20:]
+
+
+async def test_following_from_before_the_trimmed_entries_says_so(log: AnyLog) -> None:
+    positions = [await log.append(b"x" * 500) for _ in range(40)]
+    await log.trim(positions[19])
+    assert BASE < log.first <= positions[19]
+    with pytest.raises(EntriesTrimmed) as caught:
+        await anext(log.follow(BASE))
+    assert (caught.value.after, caught.value.first) == (BASE, log.first)
+    assert (await anext(log.follow(log.first))).position == log.first + 1
+
+
+async def test_trimming_everything_keeps_the_position(log: AnyLog) -> None:
+    last = [await log.append(b"x" * 500) for _ in range(20)][-1]
+    await log.trim(last + 1000)
+    assert log.known_tail == last
+    assert await log.append(b"x") == last + 1
+
+
+async def test_trim_makes_the_log_smaller(log: AnyLog) -> None:
+    last = [await log.append(b"x" * 500) for _ in range(40)][-1]
+    before = log.size_bytes
+    await log.trim(last)
+    assert 20_000 <= before < 30_000
+    assert log.size_bytes < 5000
+
+
+async def test_close_ends_followers_and_rejects_appends(log: AnyLog) -> None:
+    entries = log.follow(BASE)
+    await log.append(b"x")
+    await take(entries, 1)
+    waiting = asyncio.create_task(take(entries, 1))
+    await asyncio.sleep(0.001)
+    await log.close()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+    with pytest.raises(AppendRetryable):
+        await log.append(b"y")
+    assert [entry async for entry in log.follow(BASE)] == []
+
+
+async def test_close_finishes_what_was_begun(log: AnyLog) -> None:
+    appends = [asyncio.ensure_future(log.append(b"x")) for _ in range(20)]
+    await asyncio.sleep(0)
+    await log.close()
+    assert [append.result() for append in appends] == list(range(BASE + 1, BASE + 21))
+
+
+async def test_the_measures_report_what_the_log_holds(log: AnyLog) -> None:
+    for _ in range(20):
+        await log.append(b"x" * 500)
+    measures = log.measures
+    assert (measures.first, measures.tail) == (BASE, BASE + 20)
+    assert measures.size_bytes == log.size_bytes >= 10_000
+    if isinstance(log, FileLog):
+        assert measures.segment_count is not None
+        assert measures.segment_count > 1
+        assert measures.sync_seconds is not None
+        assert measures.sync_seconds.count == 20
+        assert measures.sync_seconds.total > 0
+    else:
+        assert measures.segment_count is None
+        assert measures.sync_seconds is None

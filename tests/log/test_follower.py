@@ -1,13 +1,16 @@
 """A reader that falls behind does not make the log keep everything in memory."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
+
+import pytest
 
 from ursula.log.follower import LIVE_ENTRIES_MAX, Follower
 from ursula.log.interface import Entry
 
+pytestmark = pytest.mark.anyio
 
-def test_a_follower_too_far_behind_returns_to_storage() -> None:
+
+async def test_a_follower_too_far_behind_returns_to_storage() -> None:
     stored: list[Entry] = []
     began: list[int] = []
 
@@ -20,12 +23,9 @@ def test_a_follower_too_far_behind_returns_to_storage() -> None:
 
         return read
 
-    async def session() -> None:
-        follower = Follower(0, open_stored)
-        for position in range(1, 2 * LIVE_ENTRIES_MAX):
-            stored.append(Entry(position, b""))
-            follower.offer(stored[-1])
-        assert [await anext(follower) for _ in stored] == stored
-
-    asyncio.run(session())
+    follower = Follower(0, open_stored)
+    for position in range(1, 2 * LIVE_ENTRIES_MAX):
+        stored.append(Entry(position, b""))
+        follower.offer(stored[-1])
+    assert [await anext(follower) for _ in stored] == stored
     assert began == [0, 0]

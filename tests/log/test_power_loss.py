@@ -14,7 +14,7 @@ from ursula.log.interface import AppendFailed, AppendRetryable, EntriesTrimmed, 
 
 
 class Witness:
-    """What the users of a log were told, over all of its lives."""
+    """What the log reported to its users, over all of its lives."""
 
     def __init__(self) -> None:
         self.acknowledged: list[Entry] = []

@@ -463,7 +463,7 @@ def batched(
 ) -> list[tuple[int, int, list[AnyCommand]]]:
     """A log: positions, times that go back and forth, and commands; some are of the node itself.
 
-    With `prove`, every command tells what it says of bytes that may be in the store.
+    With `prove`, every command is resolved: it has what depends on bytes that may be in the store.
     """
     oracle = Oracle(0)
     entries = []

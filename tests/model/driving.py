@@ -99,7 +99,7 @@ class Driver:
         return description
 
     def stream(self, name: str) -> Stream:
-        """The stream itself, also when it is out of sight."""
+        """The stream itself, also a hidden one."""
         stream = self.state.find("b", name)
         assert stream is not None
         return stream

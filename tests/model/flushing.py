@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 from tests.model.clients import Clients
 from tests.model.driving import as_proposed
-from tests.model.storing import let_go, loaded
+from tests.model.storing import evict_stored, loaded
 
 from ursula.model.codec.dump import dump
 from ursula.model.commands import (
@@ -352,7 +352,7 @@ class Node:
         if not world.keeps("memory keeps what is not flushed"):
             self.forget_all()
         elif world.random.random() < 0.7:
-            let_go(state)
+            evict_stored(state)
         if state.position == world.oracle.position:
             if dump(state) != dump(world.oracle):
                 raise Lost("a replica differs")

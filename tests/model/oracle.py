@@ -1,8 +1,8 @@
 """What streams are, said as simply as possible: each holds all its bytes, and a fork copies everything.
 
 Slow on purpose, and shares nothing with the model but its commands and outcomes. What was trimmed is
-still there, behind a mark; so an ordinal is a place in a list. Of a refusal it tells the code and what
-a client must be told with it, never the text.
+still there, behind a mark; so an ordinal is an index of a list. Of a refusal it has the code and the
+fields that a client must get with it, never the text.
 """
 
 from dataclasses import dataclass, field, replace
@@ -389,7 +389,7 @@ class Oracle:
         epoch: int | None = None,
         seq: int | None = None,
     ) -> Appended:
-        """What a request is told that ended at this offset, now or when it was first tried."""
+        """The outcome of a request that ended at this offset, now or when it was first tried."""
         outcome = Appended(stream.incarnation, stream.tail, next_offset, stream.closed, duplicate, epoch, seq)
         if stream.is_json and next_offset >= stream.earliest:
             outcome.record_next = stream.records_before(next_offset)

@@ -37,15 +37,15 @@ def cut(state: State) -> int:
 
 
 def flush(state: State) -> AnyOutcome:
-    """Cut, say that all is stored, and let go of it."""
+    """Cut, say that everything is stored, and evict it."""
     cut(state)
     state.begin(state.position + 1, state.at)
     outcome = state.apply(flushed(state), 0)
-    let_go(state)
+    evict_stored(state)
     return outcome
 
 
-def let_go(state: State) -> None:
+def evict_stored(state: State) -> None:
     """Evict what the store has and park what is idle, as the engine does after `Flushed`."""
     residency = state.residency
     cut, keys, parts = residency.take_evictable()
@@ -55,7 +55,7 @@ def let_go(state: State) -> None:
     for name, part in parts:  # not drained: another flusher of the model may still read it
         bucket = state.buckets.get(name)
         if bucket is None:
-            state.gauge.count -= part.held_bytes
+            state.gauge.count -= part.memory_bytes
         else:
             bucket.forget_part(part)
 

@@ -1,7 +1,7 @@
-"""The model and the oracle get the same commands, and must never be told apart.
+"""The model and the oracle get the same commands, and must never differ.
 
-There are two of the model: one that keeps all bytes in memory, and one that lets go of what is stored and
-parks what is idle. What is in memory must never show in an outcome, a description or a dump.
+There are two states of the model: one keeps all bytes in memory, the other evicts what is stored and parks
+idle streams. What is in memory must never show in an outcome, a description or a dump.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from tests.model import drawing
 from tests.model.driving import as_proposed
 from tests.model.oracle import Oracle, OracleStream, Row, fork_offset, refuse_publish, refuse_trim
 from tests.model.rows import all_rows_of
-from tests.model.storing import flushed, let_go
+from tests.model.storing import evict_stored, flushed
 
 from ursula.model.codec.dump import dump
 from ursula.model.codec.entry import decode, encode
@@ -189,15 +189,15 @@ class ModelAgainstOracle(RuleBasedStateMachine):
 
     @rule()
     def flush_all(self) -> None:
-        """A cut at the end of this entry; in the next one all of it is stored, and let go of."""
+        """A cut at the end of this entry; in the next one all of it is stored, and then evicted."""
         self.send(FlushBegin(1))
         self.begin(self.state.position + 1, self.state.at)
         self.send(flushed(self.state))
-        self.let_go()
+        self.evict_stored()
 
     @rule()
-    def let_go(self) -> None:
-        let_go(self.frugal)
+    def evict_stored(self) -> None:
+        evict_stored(self.frugal)
         self.compare_all()
 
     @rule(data=st.data())
@@ -237,7 +237,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
             assert page.chunks == pieces
 
     def compare_frugal_page(self, page: object, frugal: object) -> None:
-        """Pages are the same, or the bytes where one begins are stored, and it is told where."""
+        """Pages are the same, or the bytes where one begins are in the store, and the result says where."""
         if not isinstance(frugal, NotInMemory):
             assert frugal == page
             return
@@ -503,7 +503,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         self.compare_blobs()
 
     def compare_blobs(self) -> None:
-        """A blob, a segment, a state is released once, and as soon as nobody needs it."""
+        """A blob, a segment, a state is released once, and as soon as nothing needs it."""
         shown = self.oracle.blobs_shown
         assert self.state.blobs == {blob: shown.count(blob) for blob in shown}
         replaced = {key: (one.position, one.at) for key, one in self.state.stored.replaced.items()}
@@ -537,7 +537,7 @@ class ModelAgainstOracle(RuleBasedStateMachine):
         if found.fork_count == 0:
             assert held.start == max(found.fork_offset, expected.earliest)
         assert held.start >= found.fork_offset
-        assert not held.has_parts
+        assert not held.has_slices
         assert b"".join(held.payloads) == expected.content[held.start :]  # type: ignore[arg-type]
         assert held.ends.tolist() == [end for end in expected.boundaries if end > held.start]
         append_ends = held.ends if held.append_ends is None else held.append_ends

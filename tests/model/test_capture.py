@@ -7,7 +7,7 @@ from tests.model.drawing import batched
 from tests.model.driving import Driver
 from tests.model.storing import cut, flush, flushed
 
-from ursula.model import walking
+from ursula.model import ordered
 from ursula.model.commands import AnyCommand, Delete, FlushBegin
 from ursula.model.deleted import DeletedStream
 from ursula.model.state import State
@@ -44,7 +44,7 @@ def test_rows_are_captured_as_of_the_cut(
     log: Log, is_base: bool, names_at_once: int, data: st.DataObject
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walking, "NAMES_AT_ONCE", names_at_once)
+        patch.setattr(ordered, "NAMES_AT_ONCE", names_at_once)
         check_capture(log, is_base, data)
 
 

@@ -175,7 +175,7 @@ def test_a_merged_segment_may_be_loaded_before_its_inputs_are_gone() -> None:
 
 @bounded
 @given(batched(16, prove=True), st.integers(0, 1000), st.data())
-def test_a_loaded_state_goes_on_as_the_other_does(
+def test_a_loaded_state_continues_as_the_other_does(
     log: list[tuple[int, int, list[AnyCommand]]], seed: int, data: st.DataObject
 ) -> None:
     middle = data.draw(st.integers(0, len(log) - 1))

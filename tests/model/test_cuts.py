@@ -2,7 +2,7 @@
 
 from tests.model.driving import Driver
 from tests.model.rows import rows_of
-from tests.model.storing import cut, flush, flushed, let_go, segment, state_object
+from tests.model.storing import cut, evict_stored, flush, flushed, segment, state_object
 
 from ursula.model.codec.dump import dump
 from ursula.model.commands import (
@@ -102,11 +102,11 @@ def test_a_flush_of_the_first_of_two_cuts_leaves_the_second() -> None:
     second = cut(driver.state)
     driver.append("s", b"g")
     assert driver.do(flushed(driver.state, first)) == Done(first)
-    let_go(driver.state)
+    evict_stored(driver.state)
     assert driver.stream("s").messages.payloads == [b"de", b"g"]
     assert stream_key("t") in keys_of(sealed(driver.state))
     assert driver.do(flushed(driver.state, second)) == Done(second)
-    let_go(driver.state)
+    evict_stored(driver.state)
     assert driver.stream("s").messages.payloads == [b"g"]
 
 
@@ -155,7 +155,7 @@ def test_letting_go_changes_nothing_that_is_compared() -> None:
     driver.append("s", b"de")
     driver.do(flushed(driver.state))
     before = dump(driver.state)
-    let_go(driver.state)
+    evict_stored(driver.state)
     assert dump(driver.state) == before
     missing = driver.state.reads.read("b", "s", BEGINNING, 100, whole=False)
     assert isinstance(missing, NotInMemory)
@@ -163,7 +163,7 @@ def test_letting_go_changes_nothing_that_is_compared() -> None:
     assert driver.page("s", 3).chunks == [b"de"]
 
 
-def test_a_chain_begins_anew_with_a_base_and_the_old_one_is_replaced() -> None:
+def test_a_base_begins_a_new_chain_and_the_old_one_is_replaced() -> None:
     driver = Driver()
     keys: list[str] = []
     for is_base in (True, False, True):
@@ -201,7 +201,7 @@ def test_what_was_stored_leaves_the_journal_and_the_gauge() -> None:
     assert [row.payload for part in driver.state.buckets["b"].all_parts() for row in rows_of(part)] == [b"de"]
 
 
-def test_the_feed_goes_on_after_what_is_stored() -> None:
+def test_the_feed_continues_after_what_is_stored() -> None:
     driver = Driver()
     driver.create("s", b"abc")
     flush(driver.state)
@@ -225,12 +225,12 @@ def test_a_deleted_bucket_keeps_its_rows_until_they_are_flushed() -> None:
     assert (bucket, more) == ("b", [])
     assert [row.kind for row in rows_of(part)] == ["create", "append", "delete"]
     driver.do(Flushed(0, position, segment(0, position), state_object("state/1", True), driver.now))
-    let_go(driver.state)
+    evict_stored(driver.state)
     assert driver.state.gauge.count == 0
     assert sealed_parts(driver.state) == []
 
 
-def test_a_bucket_that_is_made_anew_does_not_show_the_rows_of_the_old_one() -> None:
+def test_a_bucket_that_is_created_again_does_not_show_the_rows_of_the_old_one() -> None:
     driver = Driver()
     driver.create("s", b"abc")
     driver.do(Delete("b", "s"))

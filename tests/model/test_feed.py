@@ -78,7 +78,7 @@ def test_a_position_is_exclusive_and_until_inclusive(driver: Driver) -> None:
     assert positions(feed(driver, 50)) == []
 
 
-def test_a_page_that_was_bounded_goes_on_after_its_bound(driver: Driver) -> None:
+def test_a_page_that_was_bounded_continues_after_its_bound(driver: Driver) -> None:
     page = feed(driver, 20, 45)
     assert (page.next_position, page.tail) == (45, 50)
     assert positions(feed(driver, page.next_position)) == [50]

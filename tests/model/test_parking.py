@@ -1,11 +1,11 @@
-"""Parked streams: kept as bytes, and nobody can tell."""
+"""Parked streams: kept as bytes, which no command and no read can notice."""
 
 import gc
 import tracemalloc
 
 import pytest
 from tests.model.driving import Driver, publication
-from tests.model.storing import flush, let_go
+from tests.model.storing import evict_stored, flush
 
 from ursula.model.codec.dump import dump
 from ursula.model.commands import AnyCommand, Append, Create, Delete, ForkPoint, Producer, SetAttributes
@@ -27,7 +27,7 @@ def driver() -> Driver:
 
 def park_again(driver: Driver) -> bool:
     """Park what was only looked at; whether `s` is parked then."""
-    let_go(driver.state)
+    evict_stored(driver.state)
     return "s" in driver.state.buckets["b"].parked
 
 
@@ -101,7 +101,7 @@ def test_a_stream_with_forks_is_not_parked_nor_is_a_fork(driver: Driver) -> None
     assert not driver.state.buckets["b"].parked
 
 
-def test_a_stream_that_is_deleted_and_made_anew_is_not_taken_for_the_old_one(driver: Driver) -> None:
+def test_a_stream_that_is_deleted_and_created_again_is_not_taken_for_the_old_one(driver: Driver) -> None:
     old = driver.described("s").incarnation
     driver.do(Delete("b", "s"))
     driver.create("s", b"x")

@@ -178,7 +178,7 @@ def test_ordinals_are_never_used_again(driver: Driver) -> None:
     assert records(driver, "s") == (None, None)
 
 
-def test_a_fork_goes_on_from_the_ordinals_of_its_source(driver: Driver) -> None:
+def test_a_fork_continues_from_the_ordinals_of_its_source(driver: Driver) -> None:
     driver.publish("j", 1)
     fork = driver.fork("f", "j", 6)
     assert (fork.record_start, fork.record_next) == (3, 3)

@@ -147,7 +147,7 @@ def test_the_feed_does_not_hold_what_is_in_a_blob_but_can_name_it() -> None:
     before = driver.state.position
     driver.do(by_reference("s", "blob", 5))
     assert isinstance(driver.state.reads.read_feed("b", before, None, 1000), FeedNotInMemory)
-    page = driver.state.reads.read_feed("b", before, None, 1000, with_parts=True)
+    page = driver.state.reads.read_feed("b", before, None, 1000, with_slices=True)
     assert isinstance(page, FeedPage)
     (row,) = page.entries[0].rows
     named: object = row.payload

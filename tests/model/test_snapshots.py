@@ -92,7 +92,7 @@ def test_a_snapshot_of_nothing_is_at_the_beginning(driver: Driver) -> None:
     assert driver.content("empty") == b"x"
 
 
-def test_a_snapshot_at_the_tail_leaves_an_empty_stream_that_goes_on(driver: Driver) -> None:
+def test_a_snapshot_at_the_tail_leaves_an_empty_stream_that_continues(driver: Driver) -> None:
     driver.publish("j", 9)
     page = driver.page("j", BEGINNING)
     assert (page.chunks, page.offset, page.next_offset) == ([], 9, 9)
@@ -362,7 +362,7 @@ def test_where_a_fork_left_inside_a_message_is_a_boundary_of_the_fork(driver: Dr
     assert driver.state.look(publication("g", 6)) is None
 
 
-def test_a_fork_inherits_the_snapshot_that_lies_at_or_before_it(driver: Driver) -> None:
+def test_a_fork_inherits_the_snapshot_at_or_before_it(driver: Driver) -> None:
     driver.publish("s", 3, trim=False)
     driver.fork("before", "s", 2)
     driver.fork("at", "s", 3)
@@ -528,8 +528,8 @@ def test_whether_bodies_are_elsewhere_is_known_after_some_are_let_go_of() -> Non
     messages = Messages(0)
     part = BlobSlice("blob", 0, 3)
     messages.add([b"a", part, b"c", b"d"])
-    messages.has_parts = True
+    messages.has_slices = True
     messages.drop_before(6, 1)
-    assert messages.has_parts
+    assert messages.has_slices
     messages.drop_before(6, 1)
-    assert not messages.has_parts
+    assert not messages.has_slices

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from tests.model.driving import SECOND, Driver
 from tests.model.rows import all_rows_of
@@ -19,6 +20,7 @@ from ursula.model.commands import (
     SetAttributes,
     Undelete,
 )
+from ursula.model.deleted import DeletedStream, DeletedStreams
 from ursula.model.outcomes import Appended, Created, Page, Refused, Snapshot, Undeleted
 from ursula.model.read.not_in_memory import NotInMemory
 
@@ -30,7 +32,7 @@ def nothing(driver: Driver) -> None:
 
 
 def stored(driver: Driver) -> None:
-    """All is stored, and memory lets go of it."""
+    """Everything is stored and evicted from memory."""
     flush(driver.state)
 
 
@@ -78,7 +80,7 @@ def test_a_stream_comes_back_as_it_was(between: Between) -> None:
     assert [listed.name for listed in listing.streams] == ["s"]
 
 
-def test_it_goes_on_where_it_ended(between: Between) -> None:
+def test_an_undeleted_stream_continues_where_it_ended(between: Between) -> None:
     driver = Driver()
     driver.create("s", b"abc")
     driver.do(Append("b", "s", (b"de",), "text/plain", producer=Producer("p", 1, 0)))
@@ -109,7 +111,7 @@ def test_it_stays_closed(between: Between) -> None:
     assert again.duplicate
 
 
-def test_a_sliding_window_begins_anew(between: Between) -> None:
+def test_a_ttl_starts_again(between: Between) -> None:
     driver = Driver()
     created = driver.do(Create("b", "s", None, ttl_seconds=60, make_bucket=True))
     assert isinstance(created, Created)
@@ -378,3 +380,13 @@ def test_a_fork_of_a_fork_that_was_trimmed_meanwhile_is_read_from_the_store(cont
     if content_type == "application/json":
         assert isinstance(driver.state.reads.read_records("b", "leaf", 0, None, 10, 1000), NotInMemory)
     assert driver.page("leaf", 6).chunks == [b"44"]
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 255, 256, 65_535, 65_536, 70_000])
+def test_the_row_of_a_name_is_a_msgpack_array_of_all_its_tombstones(count: int) -> None:
+    """It is put together from the bytes of each, and must be what encoding all of them would give."""
+    deleted = DeletedStreams()
+    tombstone = DeletedStream(("b", "s"), "0-1-0", 7, b"row")
+    deleted.by_name["b", "s"] = [tombstone.kept] * count
+    row = deleted.row("b", "s")
+    assert row == msgspec.msgpack.encode([("0-1-0", 7, b"row")] * count)

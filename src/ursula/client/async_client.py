@@ -88,8 +88,8 @@ class AsyncStream(StreamTarget, AsyncHandle):
 class AsyncTail(TailStatus, AsyncIterator[Message]):
     """The messages of a stream, and how far it has been read. To stop early, use it with `async with`."""
 
-    def __init__(self, place: TailProgress, messages: AsyncGenerator[Message, None]) -> None:
-        super().__init__(place)
+    def __init__(self, progress: TailProgress, messages: AsyncGenerator[Message, None]) -> None:
+        super().__init__(progress)
         self._messages = messages
 
     async def __anext__(self) -> Message:

@@ -88,8 +88,8 @@ class Stream(StreamTarget, SyncHandle):
 class Tail(TailStatus, Iterator[Message]):
     """The messages of a stream, and how far it has been read. To stop early, use it with `with`."""
 
-    def __init__(self, place: TailProgress, messages: Generator[Message, None, None]) -> None:
-        super().__init__(place)
+    def __init__(self, progress: TailProgress, messages: Generator[Message, None, None]) -> None:
+        super().__init__(progress)
         self._messages = messages
 
     def __next__(self) -> Message:

@@ -1,1 +1,1 @@
-"""The store: what leaves the log, as objects. It knows names and bytes, not streams and not HTTP."""
+"""The store: data that has left the log, as objects. It knows rows and bytes, not commands and not HTTP."""

@@ -1,7 +1,7 @@
 """Blobs: application snapshots and large bodies, each an object that is written once and never changed.
 
-What arrives is written beside its place first: an object has its name when it is whole. Whether it counts is
-decided by the log, which names it.
+A blob is written to a temporary file first, and gets its key when it is complete. It counts only once a
+command in the log names it.
 """
 
 import asyncio
@@ -9,33 +9,33 @@ import hashlib
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from urllib.parse import quote
 
 from ..crc import crc32
 from .cache import Cache
+from .objects import keys
 from .objects.checksum import digest_of
+from .objects.keys import blob_key
 from .objects.store import ObjectDamaged, ObjectMissing, Store
 from .objects.temp_files import Unfinished, as_store_failure
-from .objects.ulid import milliseconds_of, new_ulid
+from .objects.ulid import new_ulid
 from .state.manifest import not_what_it_was
 
 COPIES_BYTES_MAX = 1 << 30
-"""So many bytes of blobs that are elsewhere are kept here as files."""
+"""How many bytes of remote blobs are cached as local files."""
 
 WRITE_BYTES = 1024 * 1024
-"""So much of small pieces is gathered before it goes to a file."""
+"""How many bytes of small pieces are gathered before they are written to a file."""
 
 BLOCK_BYTES = 256 * 1024
-"""A large body has a checksum for each so many bytes, so that a part of it can be checked without the rest.
+"""A large body has a checksum for each block of this size, so that a slice can be verified without the rest.
 The log has these checksums, so this never changes."""
-
-_NAME_CHARACTERS_MAX = 200
 
 
 class Blobs:
-    """The blobs of a store; `scratch` is for what is on its way to or from one that is elsewhere.
+    """The blobs of a store; `scratch` is a folder for uploads to a remote store and for copies from it.
 
-    `beside` names an object without which the store is not the one it was: nothing is stored then.
+    `beside` is the key of an object that the store must have. If it is missing, the disk of the store is not
+    mounted, and nothing is stored.
     """
 
     def __init__(
@@ -52,43 +52,40 @@ class Blobs:
         self._copies = Cache(copies_bytes_max)
 
     def new_key(self, bucket: str, incarnation: str) -> str:
-        """A name that no other blob has."""
-        name = quote(bucket, safe="") if bucket != "." else "%2E"
-        if len(name) > _NAME_CHARACTERS_MAX:  # no file system takes it; the incarnation tells them apart
-            name = name[:_NAME_CHARACTERS_MAX].rpartition("%")[0]
-        return f"{name}/{incarnation}/{new_ulid()}"
+        """A new name for a blob of a stream."""
+        return keys.new_blob(bucket, incarnation)
 
     def create(self) -> "BlobWriter":
-        """Begin a blob that has no name yet. Blocking."""
+        """Begin a blob, which gets its name later. Blocking."""
         with as_store_failure():
             return BlobWriter(self._unfinished.new_path("blob"))
 
     async def keep(self, writer: "BlobWriter", key: str) -> None:
-        """Make what was written durable under this name; nothing is left of it if that fails."""
+        """Store what was written under this name. If that fails, nothing is left behind."""
         try:
-            await self._store.put_file(_object(key), writer.path)
+            await self._store.put_file(blob_key(key), writer.path)
         finally:
-            await asyncio.to_thread(writer.discard)  # it is elsewhere now, or not wanted
-        await self._check_place(key)
+            await asyncio.to_thread(writer.discard)  # it is in the store now, or not wanted
+        await self._check_mounted(key)
 
     async def put(self, key: str, pieces: Sequence[bytes]) -> tuple[int, ...]:
-        """Store these bytes in a row under this name; returns the checksums of their blocks."""
+        """Store these bytes, joined, under this name; return the checksums of their blocks."""
         checksums = BlockChecksums()
         if len(pieces) == 1:
             await asyncio.to_thread(checksums.add, pieces[0])
-            await self._store.put(_object(key), pieces[0])
-            await self._check_place(key)
+            await self._store.put(blob_key(key), pieces[0])
+            await self._check_mounted(key)
         else:
             await self.keep(await asyncio.to_thread(self._write, pieces, checksums), key)
         return checksums.finish()
 
     async def size(self, key: str) -> int:
         """How many bytes a blob has."""
-        return await self._store.size(_object(key))
+        return await self._store.size(blob_key(key))
 
     async def file(self, key: str) -> "BlobFile":
-        """A blob as a local file, which stays for as long as someone has this."""
-        path = self._store.local_path(_object(key))
+        """A blob as a local file, which exists as long as the result is referenced."""
+        path = self._store.local_path(blob_key(key))
         if path is not None:
             return BlobFile(path, await self.size(key))
 
@@ -99,23 +96,23 @@ class Blobs:
         return await self._copies.get(key, load)
 
     async def check(self, key: str, blob: "BlobFile", digest: str) -> None:
-        """ObjectDamaged if the bytes of a blob are not those that had this digest.
+        """ObjectDamaged if the bytes of a blob do not have this digest.
 
-        All of it is read, each time: what was right before may have been damaged since.
+        Each call reads the whole blob, since it may have been damaged after the last one.
         """
         try:
             is_right = await asyncio.to_thread(blob.digest) == digest
         except FileNotFoundError:
-            raise ObjectMissing(_object(key)) from None
+            raise ObjectMissing(blob_key(key)) from None
         except OSError as error:
-            raise ObjectDamaged(_object(key), f"it cannot be read: {error.strerror}") from None
+            raise ObjectDamaged(blob_key(key), f"it cannot be read: {error.strerror}") from None
         if not is_right:
             raise self._other_digest(key, blob.size)
 
     async def read(self, key: str, digest: str) -> bytes:
-        """All of a blob; ObjectDamaged if its bytes are not those that had this digest."""
-        if self._store.local_path(_object(key)) is not None:
-            data = await self._store.get(_object(key))
+        """All of a blob; ObjectDamaged if its bytes do not have this digest."""
+        if self._store.local_path(blob_key(key)) is not None:
+            data = await self._store.get(blob_key(key))
         else:
             copy = await self.file(key)
             data = await asyncio.to_thread(copy.path.read_bytes)
@@ -126,19 +123,19 @@ class Blobs:
     def _other_digest(self, key: str, size: int) -> ObjectDamaged:
         self._copies.forget(key)  # perhaps only the copy is damaged
         return ObjectDamaged(
-            _object(key), f"its {size} bytes have another digest than those that were stored"
+            blob_key(key), f"its {size} bytes have another digest than those that were stored"
         )
 
     async def remove(self, key: str) -> None:
-        """Forget a blob."""
-        await self._store.delete([_object(key)])
+        """Delete a blob."""
+        await self._store.delete([blob_key(key)])
 
     async def close(self) -> None:
-        """Forget the copies."""
+        """Drop the local copies."""
         await self._copies.close()
 
-    async def _check_place(self, key: str) -> None:
-        """Take back what went into an empty folder, where the disk of a local store is no longer mounted."""
+    async def _check_mounted(self, key: str) -> None:
+        """Delete a blob again that went into an empty folder because the disk of a store is not mounted."""
         if self._beside is None:
             return
         path = self._store.local_path(self._beside)
@@ -148,7 +145,7 @@ class Blobs:
 
     async def _copy(self, key: str) -> "BlobFile":
         path = self._scratch / f"blob-{new_ulid()}"
-        await self._store.get_file(_object(key), path)
+        await self._store.get_file(blob_key(key), path)
         return BlobFile(path, path.stat().st_size, is_copy=True)
 
     def _write(self, pieces: Sequence[bytes], checksums: "BlockChecksums") -> "BlobWriter":
@@ -164,7 +161,7 @@ class Blobs:
 
 
 def _gathered(pieces: Sequence[bytes]) -> Iterator[bytes]:
-    """Small pieces joined to larger ones."""
+    """The pieces, with small ones joined to larger ones."""
     some: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -177,7 +174,7 @@ def _gathered(pieces: Sequence[bytes]) -> Iterator[bytes]:
 
 
 class BlockChecksums:
-    """The CRC-32 of each block of some bytes, which come bit by bit. Blocking: for threads."""
+    """Computes the CRC-32 of each block of some bytes. Blocking: for threads."""
 
     def __init__(self) -> None:
         self._done: list[int] = []
@@ -185,7 +182,7 @@ class BlockChecksums:
         self._room = BLOCK_BYTES
 
     def add(self, data: bytes | memoryview) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
         view = memoryview(data)
         while view:
             some = view[: self._room]
@@ -196,7 +193,7 @@ class BlockChecksums:
                 self._end_block()
 
     def finish(self) -> tuple[int, ...]:
-        """One for each block, when all bytes have come; the last block may be shorter."""
+        """The checksums of all blocks after the last bytes; the last block may be shorter."""
         if self._room < BLOCK_BYTES:
             self._end_block()
         return tuple(self._done)
@@ -207,7 +204,7 @@ class BlockChecksums:
 
 
 class BlobFile:
-    """A file with the bytes of a blob; if it is a copy, it goes when nobody has this any more."""
+    """A file with the bytes of a blob; a copy is removed when this object is garbage-collected."""
 
     def __init__(self, path: Path, size: int, is_copy: bool = False) -> None:
         self.path = path
@@ -216,13 +213,13 @@ class BlobFile:
             weakref.finalize(self, path.unlink, missing_ok=True)
 
     def digest(self) -> str:
-        """What tells its bytes from all others. Blocking: for a thread."""
+        """The SHA-256 of its bytes. Blocking: for a thread."""
         with self.path.open("rb") as file:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 class BlobWriter:
-    """A blob that is being written; it gets its name when it is whole. Blocking: for threads."""
+    """A blob that is being written; it gets its name when it is complete. Blocking: for threads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -232,7 +229,7 @@ class BlobWriter:
 
     @property
     def digest(self) -> str:
-        """What tells its bytes from all others."""
+        """The SHA-256 of its bytes so far."""
         return f"sha256:{self._hash.hexdigest()}"
 
     def write(self, data: bytes) -> None:
@@ -245,15 +242,11 @@ class BlobWriter:
                 view = view[self._file.write(view) :]
 
     def discard(self) -> None:
-        """End writing, and leave nothing behind under this name."""
+        """Close and remove the temporary file."""
         self._file.close()
         self.path.unlink(missing_ok=True)
 
 
 def made_at(key: str) -> int:
-    """When a blob got its name, in microseconds since 1970."""
-    return milliseconds_of(key.rpartition("/")[2]) * 1000
-
-
-def _object(key: str) -> str:
-    return f"blobs/{key}"
+    """When a blob got its name, which has a ULID, in microseconds since 1970."""
+    return keys.made_at(key) or 0

@@ -26,28 +26,28 @@ class Cache:
         self.misses = 0
         self.shared = 0
         self.evicted = 0
-        self._held: dict[Hashable, tuple[Any, int]] = {}  # in the order of their last use
+        self._items: dict[Hashable, tuple[Any, int]] = {}  # in the order of their last use
         self._consumed: dict[Hashable, None] = {}  # in the order in which they were marked
         self._loading: dict[Hashable, asyncio.Task[Any]] = {}
         self._reserved: dict[Hashable, Callable[[], None]] = {}  # room used elsewhere, and how to get it back
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._items)
 
     def __contains__(self, key: Hashable) -> bool:
         """Whether an item is in the cache or is being loaded."""
-        return key in self._held or key in self._loading
+        return key in self._items or key in self._loading
 
     async def get(self, key: Hashable, load: Callable[[], Awaitable[tuple[T, int]]]) -> T:
         """The item of this key; if it is missing, `load` returns it and how many bytes it takes.
 
         A load continues when its callers are cancelled; if it fails, it fails for all of them.
         """
-        if (held := self._held.pop(key, None)) is not None:
-            self._held[key] = held
+        if (found := self._items.pop(key, None)) is not None:
+            self._items[key] = found
             self._consumed.pop(key, None)
             self.hits += 1
-            item: T = held[0]
+            item: T = found[0]
             return item
         task = self._loading.get(key)
         if task is None:
@@ -60,15 +60,15 @@ class Cache:
 
     def mark_consumed(self, key: Hashable) -> None:
         """Note that a reader has finished with an item and will not ask for it again."""
-        if key in self._held:
+        if key in self._items:
             self._consumed.pop(key, None)
             self._consumed[key] = None
 
     def forget(self, key: Hashable) -> None:
         """Drop an item that turned out to be unusable."""
-        if (held := self._held.pop(key, None)) is not None:
+        if (found := self._items.pop(key, None)) is not None:
             self._consumed.pop(key, None)
-            self.held_bytes -= held[1]
+            self.held_bytes -= found[1]
 
     def reserve(self, key: Hashable, size: int, evict: Callable[[], None]) -> None:
         """Count data that is kept elsewhere as an item; `evict` is called to drop and unreserve it."""
@@ -78,7 +78,7 @@ class Cache:
     def unreserve(self, key: Hashable) -> None:
         """Stop counting data that was kept elsewhere."""
         if self._reserved.pop(key, None) is not None:
-            self.held_bytes -= self._held.pop(key)[1]
+            self.held_bytes -= self._items.pop(key)[1]
 
     async def close(self) -> None:
         """Drop all items and cancel the loads that are under way."""
@@ -86,7 +86,7 @@ class Cache:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._held.clear()
+        self._items.clear()
         self._consumed.clear()
         self._reserved.clear()
         self.held_bytes = 0
@@ -98,15 +98,15 @@ class Cache:
         return item
 
     def _insert(self, key: Hashable, item: Any, size: int) -> None:
-        self._held[key] = (item, size)
+        self._items[key] = (item, size)
         self.held_bytes += size
         while self.held_bytes > self.bytes_max:
-            victim = next(iter(self._consumed if len(self._consumed) > CONSUMED_KEPT else self._held))
+            victim = next(iter(self._consumed if len(self._consumed) > CONSUMED_KEPT else self._items))
             if victim in self._reserved:
                 self._reserved[victim]()
             else:
                 self._consumed.pop(victim, None)
-                self.held_bytes -= self._held.pop(victim)[1]
+                self.held_bytes -= self._items.pop(victim)[1]
             self.evicted += 1
 
     def _ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:

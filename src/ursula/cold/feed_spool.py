@@ -1,8 +1,8 @@
-"""Spools: what a segment has of one bucket, back in the order of the log, in a local file.
+"""Spools: the rows that a segment has of one bucket, sorted back into the order of the log, in a local file.
 
-The rows of a segment lie by stream; a feed wants them by position. So a segment is read once and sorted
-into a file, from which the requests of all who follow the bucket are served, however small each of them is.
-A spool is of no value to anyone else: its file goes when nobody has it any more.
+The rows of a segment are in the order of streams; a feed needs them by position. So a segment is read once
+and sorted into a file, which serves all requests for the feed, however small they are. The file of a spool is
+removed when the spool is garbage-collected.
 """
 
 import weakref
@@ -23,7 +23,7 @@ EVERYTHING = 2**62
 
 
 class Spool:
-    """Batches of rows, each of whole log entries, in their order. Blocking: for threads."""
+    """Batches of whole log entries, in the order of the log. Blocking: for threads."""
 
     def __init__(self, path: Path, lasts: list[int]) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class Spool:
 
     @classmethod
     def write(cls, folder: Path, tables: Sequence[pa.Table], bucket: str) -> "Spool":
-        """Sort the rows of a bucket, from row groups in the order of their segment, into a file."""
+        """Sort the rows of a bucket into a file; `tables` are row groups in the order of their segment."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"spool-{new_ulid()}"
         rows = rows_in_order(pa.concat_tables(tables), bucket, -1, EVERYTHING).combine_chunks()
@@ -46,7 +46,7 @@ class Spool:
         return cls(path, lasts)
 
     def batches_after(self, position: int) -> Iterator[pa.RecordBatch]:
-        """The batches with rows after a position; the first may begin with some that are not."""
+        """The batches with rows after a position; the first may begin with earlier rows."""
         if not self._lasts or self._lasts[-1] <= position:
             return
         with pa.memory_map(str(self._path)) as file:
@@ -56,7 +56,7 @@ class Spool:
 
 
 def _batches(rows: pa.Table) -> Iterator[tuple[int, int]]:
-    """Where each batch begins and ends: not too large, and never within a log entry."""
+    """Where each batch begins and ends: not too large, and never inside a log entry."""
     if not rows.num_rows:
         return
     positions = rows["position"].combine_chunks()

@@ -1,61 +1,47 @@
-"""Staged objects: rows of a bulk write as an Arrow stream, written once, waiting to be ingested.
+"""Staged objects: rows of a bulk write as an Arrow stream, written once and then ingested.
 
-Columns: `stream` (text), `value` (bytes or text), and perhaps `content_type` (text, where null means: not
-said). They lie at `staging/{bucket}/{digest}-{ulid}.arrow`, where the digest is the beginning of the SHA-256
-of the object; those of earlier versions have only the ULID.
+Columns: `stream` (text), `value` (bytes or text), and optionally `content_type` (text, null if unknown).
+`keys.py` describes their keys, which have the beginning of the SHA-256 of the object.
 """
 
 import hashlib
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pyarrow as pa
 
-from .objects.ulid import is_ulid, milliseconds_of, new_ulid
+from .objects import keys
 
 STAGED_BYTES_MAX = 256 * 1024 * 1024
 
 _SCHEMA = pa.schema(
     [("stream", pa.large_string()), ("value", pa.large_binary()), ("content_type", pa.large_string())]
 )
-DIGEST_CHARACTERS = 16
-_KEY = re.compile(
-    rf"staging/(?P<bucket>[^/]+)/((?P<digest>[0-9a-f]{{{DIGEST_CHARACTERS}}})-)?(?P<ulid>[0-9A-Z]{{26}})\.arrow"
-)
 
 
 class StagedInvalid(ValueError):
-    """It is not what was staged, or no Arrow stream with these columns; the text says what is wrong."""
-
-
-def new_key(bucket: str, digest: str) -> str:
-    """A name that no other staged object has, for one whose digest is `sha256:` and so on."""
-    beginning = digest.removeprefix("sha256:")[:DIGEST_CHARACTERS]
-    return f"staging/{quote(bucket, safe='')}/{beginning}-{new_ulid()}.arrow"
+    """The object is damaged, or not an Arrow stream with these columns; the message says what is wrong."""
 
 
 def staged_at(key: str, bucket: str) -> int | None:
-    """When an object of a bucket got its name, in microseconds since 1970; None if it is no such name."""
-    found = _KEY.fullmatch(key)
-    if found is None or found["bucket"] != quote(bucket, safe="") or not is_ulid(found["ulid"]):
-        return None
-    return milliseconds_of(found["ulid"]) * 1000
+    """When an object of a bucket got its key, in microseconds since 1970; None if it is not such a key."""
+    found = keys.parse_staged(key)
+    return found.made_at if found is not None and found.bucket == quote(bucket, safe="") else None
 
 
 def check_digest(key: str, path: Path) -> None:
-    """StagedInvalid if the bytes of an object are not those that its name was made for. Blocking."""
-    found = _KEY.fullmatch(key)
-    if found is None or found["digest"] is None:
+    """StagedInvalid if the bytes of an object do not have the digest that its key names. Blocking."""
+    found = keys.parse_staged(key)
+    if found is None or found.digest is None:
         return
     with path.open("rb") as file:
-        if not hashlib.file_digest(file, "sha256").hexdigest().startswith(found["digest"]):
-            raise StagedInvalid("its digest is another than the one in its name")
+        if not hashlib.file_digest(file, "sha256").hexdigest().startswith(found.digest):
+            raise StagedInvalid("its digest is not the one in its name")
 
 
 def open_staged(path: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of an object, with the columns above or without the last; StagedInvalid at what is wrong."""
+    """The rows of an object; StagedInvalid if something is wrong with it."""
     with pa.OSFile(str(path)) as file:
         try:
             with pa.ipc.open_stream(file) as stream:
@@ -67,12 +53,12 @@ def open_staged(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def check_staged(path: Path) -> int:
-    """How many rows there are; StagedInvalid if something is wrong."""
+    """How many rows an object has; StagedInvalid if something is wrong with it."""
     return sum(batch.num_rows for batch in open_staged(path))
 
 
 def _cast_schema(given: pa.Schema) -> pa.Schema:
-    """The schema that its columns are read with."""
+    """The schema with which the columns are read."""
     unknown = set(given.names) - set(_SCHEMA.names)
     if unknown or len(set(given.names)) < len(given.names):
         raise StagedInvalid(f"its columns are {', '.join(given.names)}: stream, value and content_type count")

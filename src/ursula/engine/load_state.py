@@ -13,15 +13,10 @@ from ..cold.state.manifest import Manifest
 from ..cold.state.state_rows import StateRow, read_state
 from ..model.state import State
 from ..model.store_view.checkpoint import Loader
+from ..model.store_view.dirty_rows import RowKind
 from ..model.stream.row import RowUnreadable
 from .pacing import TimeSlice
 from .segment_info import segment_from_facts, state_from_facts
-
-GROUP = 0
-"""The kind of the group's own row."""
-
-GROUP_ROW = (GROUP, "", "")
-"""The key of the group's own row."""
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +84,7 @@ async def load(store: Store, manifest: Manifest, key: str, previous_position: in
             rows = await _rows(store, facts)
             while (some := await asyncio.to_thread(next, rows, None)) is not None:
                 for row in some:
-                    if row.kind != GROUP:
+                    if row.kind != RowKind.GROUP:
                         loader.add(*row)
                 await time_slice.end()
         for _ in loader.finish():
@@ -111,7 +106,7 @@ async def _group_row(store: Store, manifest: Manifest) -> bytes:
     """The group's own row, which is the first row of the newest state object."""
     rows = await _rows(store, manifest.state[-1])
     first = await asyncio.to_thread(next, rows, None)
-    if not first or first[0].kind != GROUP or first[0].row is None:
+    if not first or first[0].kind != RowKind.GROUP or first[0].row is None:
         raise ObjectDamaged(manifest.state[-1].path, "it has no row of the group")
     return first[0].row
 

@@ -22,12 +22,12 @@ from typing import Any, TypeVar
 
 from ..cold.blobs import Blobs, BlobWriter
 from ..cold.cache import Cache
+from ..cold.objects import keys
 from ..cold.objects.fs import FsStore
+from ..cold.objects.keys import staged_key
 from ..cold.objects.store import Store, StoreFailed, StoreUnavailable
 from ..cold.objects.temp_files import Unfinished
 from ..cold.segment.reader import Segments
-from ..cold.staging import new_key
-from ..cold.state import manifest as manifests
 from ..cold.state.generation_history import Lineage
 from ..cold.state.placement import group_of
 from ..config import ColdSettings
@@ -104,7 +104,7 @@ class Node:
         root = folder.path if folder else Path(self._temporary.name)  # type: ignore[union-attr]
         self.store: Store = store or FsStore(root / "cold")
         self.scratch = root / "tmp"
-        self.blobs = Blobs(self.store, self.scratch, beside=manifests.generation_key(self.generation))
+        self.blobs = Blobs(self.store, self.scratch, beside=keys.generation_key(self.generation))
         self.unfinished = Unfinished(self.store, self.scratch)
         self._threads = ThreadPoolExecutor(DECODING_THREADS, "ursula-cold")
         self.cache = Cache(self.cold.cache_bytes)
@@ -260,7 +260,7 @@ class Node:
 
     async def stage(self, bucket: str, writer: BlobWriter) -> str:
         """Store a file of rows for a bulk write; returns the key of the object."""
-        key = new_key(bucket, writer.digest)
+        key = staged_key(bucket, writer.digest)
         await self.store.put_file(key, writer.path)
         return key
 

@@ -5,17 +5,10 @@ description. A manifest has the same fields as JSON under other names, a live li
 outside the server need, and a reader of segments takes a reference to the footer.
 """
 
-from ..cold.objects.ulid import is_ulid, milliseconds_of
 from ..cold.segment.reader import SegmentRef
 from ..cold.segment.writer import SegmentSummary
-from ..cold.state.manifest import LiveSegment, SegmentFacts, StateFacts, ulid_of
+from ..cold.state.manifest import LiveSegment, SegmentFacts, StateFacts
 from ..model.commands import StoredSegment, StoredState
-
-
-def made_at(key: str) -> int | None:
-    """When an object got its key, in microseconds since 1970; None if its key has no ULID."""
-    ulid = ulid_of(key)
-    return milliseconds_of(ulid) * 1000 if ulid is not None and is_ulid(ulid) else None
 
 
 def segment_from_summary(key: str, first: int, last: int, summary: SegmentSummary) -> StoredSegment:

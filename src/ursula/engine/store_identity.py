@@ -4,6 +4,7 @@ A store names its cluster and its generation in `generations/{n}.json`. A restor
 which fences the node of the one before.
 """
 
+from ..cold.objects import keys
 from ..cold.objects.store import ObjectDamaged, Store, StoreUnavailable
 from ..cold.state import manifest as manifests
 from ..cold.state.generation_history import Lineage
@@ -50,7 +51,7 @@ async def _begin_store(store: Store, identity: Identity, now: int, is_new: bool)
     """Write the first object. A new node whose own disk does not take it need not wait."""
     own = manifests.Generation(manifests.FORMAT, identity.cluster, identity.generation, identity.groups, now)
     try:
-        await store.create(manifests.generation_key(1), manifests.encode(own))
+        await store.create(keys.generation_key(1), manifests.encode(own))
     except StoreUnavailable as error:
         if is_new and store.local_range() is not None:
             raise StoreRefused(f"cannot begin the store: {error}") from None
@@ -67,7 +68,7 @@ async def check_generation(store: Store, own: int) -> manifests.Generation:
             "Stop this node; its data folder has the writes from after the restore began"
         )
     if newest < own:
-        raise manifests.not_what_it_was(store, manifests.generation_key(own))
+        raise manifests.not_what_it_was(store, keys.generation_key(own))
     return found[-1]
 
 

@@ -1,7 +1,7 @@
-"""A bucket: a namespace of streams, with one order for all that happens in it.
+"""A bucket: a namespace of streams with one order for everything that happens in it.
 
-A stream that is idle is *parked*: kept as the bytes of its row, a third of what it takes as an object, and
-made into one again by whoever asks for it. That is how it is kept and nothing else: no decision knows.
+An idle stream is *parked*: kept as the bytes of its row alone, which take a third of the memory of an object.
+`find` unparks it. No decision depends on whether a stream is parked.
 """
 
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from sortedcontainers import SortedList
 
 from .journal import Gauge, Journal
+from .ordered import iterate_while_changing
 from .stream.row import decode_stream, encode_stream
 from .stream.stream import Stream
-from .walking import walk
 
 
 class Bucket:
-    """The streams of one name space. `streams` are those that are objects; see `find` for all."""
+    """The streams of one bucket. `streams` has those that are not parked; `find` finds all."""
 
     __slots__ = (
         "created_at",
@@ -36,14 +36,14 @@ class Bucket:
         self.created_at = at
         self.streams: dict[str, Stream] = {}
         self.parked: dict[str, bytes] = {}
-        self.unparked = unparked  # of all buckets: those that were asked for and may be parked again
-        self.names: SortedList[str] = SortedList()  # of the streams in sight; text order is byte order
-        self.hidden: dict[str, None] = {}  # those out of sight, which are there for the sake of forks
+        self.unparked = unparked  # streams of all buckets that were unparked and may be parked again
+        self.names: SortedList[str] = SortedList()  # of visible streams; text order is byte order
+        self.hidden: dict[str, None] = {}  # deleted streams that forks still need
         self.journal = Journal(gauge)
-        self.parts: list[Journal] = []  # older ones that are still in memory
+        self.parts: list[Journal] = []  # older parts of the journal that are still in memory
 
     def find(self, name: str) -> Stream | None:
-        """The stream at a name, also one that is out of sight."""
+        """The stream at a name, also a hidden one; unparks it."""
         stream = self.streams.get(name)
         if stream is None:
             row = self.parked.pop(name, None)
@@ -54,7 +54,7 @@ class Bucket:
         return stream
 
     def park(self, stream: Stream) -> None:
-        """Keep an idle stream as its row, which is often there: a flush has made it, or `find` read it."""
+        """Keep an idle stream as its row, which often exists: a flush encoded it, or `find` read it."""
         if self.streams.get(stream.name) is stream and stream.is_idle:
             del self.streams[stream.name]
             encoded = stream.encoded
@@ -74,9 +74,9 @@ class Bucket:
         return row
 
     def all_names(self) -> Iterator[str]:
-        """The names of all streams, also of those out of sight; others may come and go meanwhile."""
+        """The names of all streams, also of hidden ones; streams may come and go meanwhile."""
         yield from list(self.hidden)
-        yield from walk(self.names)
+        yield from iterate_while_changing(self.names)
 
     @property
     def is_empty(self) -> bool:
@@ -84,12 +84,12 @@ class Bucket:
         return not self.streams and not self.parked
 
     def all_parts(self) -> list[Journal]:
-        """The journal, oldest part first."""
+        """The parts of the journal, oldest first."""
         return [*self.parts, self.journal]
 
     def forget_part(self, part: Journal) -> None:
-        """Let go of a part of the journal: the store has it."""
-        part.gauge.count -= part.held_bytes
+        """Drop a part of the journal that the store has."""
+        part.gauge.count -= part.memory_bytes
         if part is self.journal:
             self.journal = Journal(part.gauge)
             self.journal.position = part.position

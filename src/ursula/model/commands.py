@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Command(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """What every command has in common: it is encoded as an array that begins with its tag."""
+    """The base of all commands, which are encoded as an array that begins with their tag."""
 
 
 class Producer(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -21,7 +21,7 @@ class Producer(Struct, frozen=True, array_like=True, forbid_unknown_fields=True,
 
 
 class Version(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A state of a stream that a writer has seen: which stream, its tail, and whether it was closed."""
+    """A state of a stream that a writer has seen: its incarnation, its tail, and whether it was closed."""
 
     incarnation: str
     tail: int
@@ -36,7 +36,7 @@ class IfMatch(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, 
 
 
 class ForkPoint(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """Where a fork leaves its source. No offset means the source's tail at that moment."""
+    """Where a fork branches off its source. No offset means the tail of the source at that moment."""
 
     source: str
     offset: int | None = None
@@ -44,7 +44,7 @@ class ForkPoint(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
 
 
 class ForkedAt(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """What a fork point came to, found out before it was logged: the source's bytes may be in the store.
+    """A fork point as resolved before it was logged, since the source's bytes may be in the store.
 
     It stays true as long as the source is the same incarnation, since streams are only ever appended to.
     """
@@ -55,9 +55,9 @@ class ForkedAt(Struct, frozen=True, array_like=True, forbid_unknown_fields=True,
 
 
 class Body(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """Messages that were stored as a blob before they were logged: all bytes in a row, and their sizes.
+    """Messages that were stored as a blob before they were logged, one after the other, and their sizes.
 
-    `checksums` are those of the blocks of the blob; commands of before there were any have none.
+    `checksums` are those of the blocks of the blob; commands of early versions have none.
     """
 
     blob: str
@@ -81,7 +81,7 @@ class StoredSegment(Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class StoredState(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """State rows in the store: all of them (a base), or those that changed since the ones before."""
+    """State rows in the store: all of them (a base), or those that changed since the last such object."""
 
     key: str
     is_base: bool
@@ -91,9 +91,9 @@ class StoredState(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
 
 class IngestRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """One append of a bulk write: its messages, or the code and the words of why it cannot be one.
+    """One append of a bulk write: its messages, or the error code and message that say why there are none.
 
-    `assumed`: nobody said what its content type is, so it is that of the stream, or of one made for it.
+    `assumed`: the row has no content type of its own, so that of the stream, or the default, was taken.
     """
 
     stream: str
@@ -104,13 +104,13 @@ class IngestRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True
 
 
 class CreateBucket(Command, tag=1, frozen=True):
-    """Make an empty bucket."""
+    """Create an empty bucket."""
 
     bucket: str
 
 
 class Create(Command, tag=2, frozen=True):
-    """Make a stream, perhaps as a fork, perhaps with its first messages, perhaps closed at once."""
+    """Create a stream, perhaps as a fork, with its first messages, or closed at once."""
 
     bucket: str
     stream: str
@@ -151,11 +151,11 @@ class Append(Command, tag=3, frozen=True):
 
 
 class PlainAppend(Append, tag=3, frozen=True):
-    """One message that is no JSON, without any condition, and known as such. In the log it is any append."""
+    """An append of one message that is not JSON, without any condition. In the log it is an `Append`."""
 
 
 class Delete(Command, tag=4, frozen=True):
-    """Remove a stream; while forks still need it, only from sight."""
+    """Remove a stream; while forks still need it, it is only hidden."""
 
     bucket: str
     stream: str
@@ -172,7 +172,7 @@ class Expire(Command, tag=5, frozen=True):
 
 
 class Renew(Command, tag=6, frozen=True):
-    """A read at `seen_at` moved the sliding window of a stream."""
+    """Move the deadline of a stream with a TTL that was read at `seen_at`."""
 
     bucket: str
     stream: str
@@ -198,8 +198,8 @@ class SetAttributes(Command, tag=8, frozen=True):
 class PublishSnapshot(Command, tag=9, frozen=True):
     """Make a blob that is stored already the visible snapshot of a stream, and perhaps trim to it.
 
-    `record` says that a message begins or ends at the offset, and how many lie before it (0 if they have no
-    ordinals). It is found out before the command is logged, since the bytes there may be in the store.
+    `record` says that a message begins or ends at the offset, and how many messages precede it (0 if they
+    have no ordinals). It is resolved before the command is logged, since those bytes may be in the store.
     """
 
     bucket: str
@@ -216,7 +216,7 @@ class PublishSnapshot(Command, tag=9, frozen=True):
 
 
 class Trim(Command, tag=10, frozen=True):
-    """Drop what a stream has before the offset; its snapshot must reach that far. `record`: as above."""
+    """Drop the messages before the offset, which a snapshot must cover. `record`: see `PublishSnapshot`."""
 
     bucket: str
     stream: str
@@ -226,13 +226,13 @@ class Trim(Command, tag=10, frozen=True):
 
 
 class FlushBegin(Command, tag=11, frozen=True):
-    """The end of this log entry is a cut: someone is about to store everything up to it."""
+    """Make the end of this log entry a cut: a flusher is about to store everything up to it."""
 
     flusher: int
 
 
 class Flushed(Command, tag=12, frozen=True):
-    """Everything after `start` up to `cut` is stored; ignored unless `start` is how far the store reached."""
+    """Everything after `start` up to `cut` is stored; ignored unless the store ended at `start`."""
 
     start: int
     cut: int
@@ -242,7 +242,7 @@ class Flushed(Command, tag=12, frozen=True):
 
 
 class Merge(Command, tag=13, frozen=True):
-    """One segment holds what several neighbours held, or nothing of it is needed any more."""
+    """Replace neighbouring segments by one with their rows, or by none if no row is needed any more."""
 
     inputs: tuple[str, ...]
     output: StoredSegment | None
@@ -250,7 +250,7 @@ class Merge(Command, tag=13, frozen=True):
 
 
 class Collect(Command, tag=14, frozen=True):
-    """What was replaced or ended before the horizon, and before that manifest, is about to be deleted."""
+    """Let objects and streams be removed that were replaced or deleted before the horizon and a manifest."""
 
     horizon: int
     manifest: int
@@ -265,9 +265,9 @@ class Undelete(Command, tag=15, frozen=True):
 
 
 class IngestBegin(Command, tag=16, frozen=True):
-    """The rows of these staged objects, in their order, are about to be appended.
+    """Begin a bulk write: append the rows of these staged objects, in their order.
 
-    For each app the first list of a version counts, and versions only ever grow.
+    For each app the first list of objects for a version counts, and versions only ever grow.
     """
 
     bucket: str
@@ -283,7 +283,7 @@ class IngestBegin(Command, tag=16, frozen=True):
 class IngestRows(Command, tag=17, frozen=True):
     """Append some rows of an object of a bulk write; ignored unless they are the next ones.
 
-    It is alone in its log entry: each row counts there as a command of its own.
+    It is the only command of its log entry, in which each row counts as a command of its own.
     """
 
     bucket: str

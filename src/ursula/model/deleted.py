@@ -1,7 +1,7 @@
-"""Streams that were deleted or have expired, as they were: for as long as they can be brought back.
+"""Tombstones: streams that were deleted or have expired, kept as they were so that they can be undeleted.
 
-Each takes as much memory as an idle stream. `Collect` ends them, the oldest first. One name may have had very
-many, and all of them are one row of the state: so each is kept as its part of that row.
+Each takes as much memory as a parked stream. `Collect` removes them, oldest first. One name may have very
+many, and all of them are one row of the state, so each is kept encoded as its part of that row.
 """
 
 from collections.abc import Iterator
@@ -9,20 +9,19 @@ from collections.abc import Iterator
 import msgspec
 from sortedcontainers import SortedDict
 
+from .ordered import TimeIndex, iterate_while_changing
 from .stream.row import encode_stream, read_row
 from .stream.stream import Stream
-from .time_index import TimeIndex
-from .walking import walk
 
 Name = tuple[str, str]
 """Bucket and stream."""
 
 
 class DeletedStream:
-    """One stream that has ended: which, when (microseconds), what it was, and its messages in memory.
+    """One stream that has ended: its name, when it ended (microseconds), and its row.
 
-    `kept` is a msgpack array of incarnation, time and row; `source` the incarnation that it is a fork of,
-    `blob` that of its snapshot; `stream` itself is there for as long as some of its messages are.
+    `kept` is a msgpack array of incarnation, time and row. `source` is the incarnation that it is a fork of,
+    `blob` the blob of its snapshot. `stream` is the stream itself while some of its messages are in memory.
     """
 
     __slots__ = ("at", "blob", "incarnation", "kept", "name", "source", "stream")
@@ -47,19 +46,26 @@ class DeletedStream:
 
     @classmethod
     def of_stream(cls, bucket: str, stream: Stream, at: int) -> "DeletedStream":
-        """One of a stream that ends."""
+        """The tombstone of a stream that ends."""
         source = None if stream.parent is None else stream.parent.incarnation
         blob = None if stream.snapshot is None else stream.snapshot.blob
-        name = bucket, stream.name
-        return cls(name, stream.incarnation, at, encode_stream(stream), source, blob, stream)
+        return cls(
+            name=(bucket, stream.name),
+            incarnation=stream.incarnation,
+            at=at,
+            row=encode_stream(stream),
+            source=source,
+            blob=blob,
+            stream=stream,
+        )
 
     @classmethod
     def of_row(cls, name: Name, incarnation: str, at: int, row: bytes) -> "DeletedStream":
-        """One that was stored."""
+        """A tombstone as it was stored."""
         fields = read_row(row)
         source = None if fields.parent is None else fields.parent[1]
         blob = None if fields.snapshot is None else fields.snapshot[1]
-        return cls(name, incarnation, at, row, source, blob)
+        return cls(name, incarnation, at, row, source=source, blob=blob)
 
     @property
     def row(self) -> bytes:
@@ -67,7 +73,7 @@ class DeletedStream:
         return _decode(self.kept)[2]
 
     def drop_stored(self, position: int, count_max: int | None) -> int:
-        """Let go of messages up to a cut, so many at once; returns of how many."""
+        """Drop messages up to a cut, at most `count_max` of them; return how many."""
         if self.stream is None:
             return 0
         before = len(self.stream.messages.payloads)
@@ -79,21 +85,21 @@ class DeletedStream:
 
 
 class DeletedStreams:
-    """Ended streams. `by_name` has what is kept of each, the latest last, which is also in order of time."""
+    """All tombstones. `by_name` has the encoded ones of each name, oldest first."""
 
     def __init__(self) -> None:
         self.by_name: SortedDict[Name, list[bytes]] = SortedDict()
         self.incarnations: dict[str, DeletedStream] = {}
         self.by_time = TimeIndex()
-        self.sources: dict[str, int] = {}  # incarnations that some of them are forks of, and how many are
-        self._hot: dict[Name, dict[str, DeletedStream]] = {}  # those with messages in memory
+        self.sources: dict[str, int] = {}  # incarnations that have deleted forks, and how many
+        self._hot: dict[Name, dict[str, DeletedStream]] = {}  # tombstones with messages in memory
 
     def names(self) -> Iterator[Name]:
-        """Buckets and streams that something is kept of; others may come and go meanwhile."""
-        return walk(self.by_name)
+        """The names that have tombstones; tombstones may come and go meanwhile."""
+        return iterate_while_changing(self.by_name)
 
     def add(self, tombstone: DeletedStream) -> None:
-        """A stream has ended."""
+        """Add the tombstone of a stream that has ended."""
         self.by_name.setdefault(tombstone.name, []).append(tombstone.kept)
         self.incarnations[tombstone.incarnation] = tombstone
         self.by_time.add(tombstone.at, tombstone.incarnation)
@@ -103,7 +109,7 @@ class DeletedStreams:
             self._hot.setdefault(tombstone.name, {})[tombstone.incarnation] = tombstone
 
     def find(self, bucket: str, name: str, incarnation: str | None) -> DeletedStream | None:
-        """The latest that had this name, or the one with this incarnation."""
+        """The latest tombstone of a name, or the one with this incarnation."""
         kept = self.by_name.get((bucket, name))
         if kept is None:
             return None
@@ -111,7 +117,7 @@ class DeletedStreams:
         return tombstone if tombstone is not None and tombstone.name == (bucket, name) else None
 
     def remove(self, tombstone: DeletedStream) -> None:
-        """It is back."""
+        """Remove the tombstone of a stream that was undeleted."""
         self.by_time.remove(tombstone.at, tombstone.incarnation)
         self._forget(tombstone)
         kept = self.by_name[tombstone.name]
@@ -120,11 +126,11 @@ class DeletedStreams:
             del self.by_name[tombstone.name]
 
     def before(self, horizon: int) -> list[DeletedStream]:
-        """All that ended before a time, the oldest first."""
+        """The tombstones of streams that ended before a time, oldest first."""
         return [self.incarnations[incarnation] for incarnation in self.by_time.before(horizon)]
 
     def remove_first(self, deleted: list[DeletedStream]) -> None:
-        """Those that ended before a time are gone for good; of each name they are the first."""
+        """Remove tombstones that `before` returned; they are the first of each name."""
         self.by_time.remove_first(len(deleted))
         counts: dict[Name, int] = {}
         for tombstone in deleted:
@@ -152,7 +158,7 @@ class DeletedStreams:
             del self._hot[tombstone.name]
 
     def drop_stored(self, bucket: str, name: str, position: int, count_max: int | None = None) -> bool:
-        """Let go of messages up to a cut, of about so many at once; whether all are gone."""
+        """Drop messages up to a cut, about `count_max` of them; return whether none is left."""
         left = count_max
         for tombstone in list(self._hot.get((bucket, name), {}).values()):
             count = tombstone.drop_stored(position, left)
@@ -165,21 +171,12 @@ class DeletedStreams:
         return True
 
     def row(self, bucket: str, name: str) -> bytes | None:
-        """What is kept of a name, as bytes: a msgpack array of (incarnation, time, row)."""
+        """The row of a name: a msgpack array with (incarnation, time, row) of each of its tombstones."""
         kept = self.by_name.get((bucket, name))
-        return None if kept is None else b"".join((_array_head(len(kept)), *kept))
-
-
-def _array_head(count: int) -> bytes:
-    """How a msgpack array of so many begins."""
-    if count < 1 << 4:
-        return bytes((0x90 | count,))
-    if count < 1 << 16:
-        return b"\xdc" + count.to_bytes(2, "big")
-    return b"\xdd" + count.to_bytes(4, "big")
+        return None if kept is None else _encode(list(map(msgspec.Raw, kept)))
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[str, int, bytes]).decode
 decode_deleted = msgspec.msgpack.Decoder(list[tuple[str, int, bytes]]).decode
-"""The reverse of `row`: what each grave of a name is made of."""
+"""The reverse of `DeletedStreams.row`: incarnation, time and row of each tombstone of a name."""

@@ -1,8 +1,8 @@
-"""The hot journal of a bucket: one row for every row that a segment will hold, in log order.
+"""The hot journal of a bucket: one row for every row that a segment will have, in log order.
 
-Rows are kept as columns beside the message bytes, which are not copied. Position and time are kept
-once per log entry. The feed and the flush read it. A journal is kept in parts: after each cut a new one
-begins, so that what was stored is let go of as a whole and nothing in a part is ever changed.
+Rows are kept as columns beside the message bytes, which are not copied. Position and time are kept once per
+log entry. The feed and the flush read it. A journal has parts: a new one begins after each cut, so that a
+part is evicted as a whole once it is stored, and nothing before a cut ever changes.
 """
 
 from array import array
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EventKind(IntEnum):
-    """What a row tells. The numbers are kept in memory only."""
+    """What happened to a stream. The numbers are in memory only."""
 
     CREATE = 0
     FORK = 1
@@ -37,11 +37,11 @@ KIND_NAMES = tuple(kind.name.lower() for kind in EventKind)
 NO_RECORD = -1
 
 ROW_BYTES = 128
-"""About what a row takes in memory beside its payload."""
+"""About how much memory a row takes beside its payload."""
 
 
 class Gauge:
-    """How many bytes all journals of a group hold."""
+    """How many bytes of memory all journals of a group take."""
 
     __slots__ = ("count",)
 
@@ -50,9 +50,9 @@ class Gauge:
 
 
 class Journal:
-    """The columns. Row i belongs to the last log entry whose `first_row` is at or below i.
+    """The columns of one part. Row i belongs to the last log entry whose `first_row` is at or below i.
 
-    What can be derived is not kept: a row ends after its payload, and its stream knows the rest.
+    Values that can be derived are not kept: a row ends after its payload, and its stream knows the rest.
     """
 
     __slots__ = (
@@ -64,12 +64,12 @@ class Journal:
         "indexes",
         "kinds",
         "offsets",
-        "part_bytes",
         "payloads",
         "position",
         "positions",
         "producers",
         "records",
+        "slice_bytes",
         "streams",
     )
 
@@ -86,26 +86,26 @@ class Journal:
         self.records = array("q")
         self.payloads: list[bytes | BlobSlice | None] = []
         self.producers: list[Producer | None] = []
-        self.events: dict[int, bytes] = {}  # by row: the fields, as JSON, of what is not an append
+        self.events: dict[int, bytes] = {}  # by row: the fields, as JSON, of a row that is not an append
         self.byte_count = 0
-        self.part_bytes = 0
+        self.slice_bytes = 0
 
     def __len__(self) -> int:
         return len(self.kinds)
 
     @property
-    def held_bytes(self) -> int:
-        """What it adds to the gauge: not what its rows only name, which are `part_bytes`."""
+    def memory_bytes(self) -> int:
+        """How much memory it takes, as in the gauge; `slice_bytes` are in blobs and do not count."""
         return self.byte_count + len(self.kinds) * ROW_BYTES
 
     def drain(self, count: int) -> bool:
-        """Give back the memory of so many rows of a part that nobody needs any more; whether all is given."""
+        """Free the last `count` rows of a part that nothing reads any more; return whether none is left."""
         for column in (self.payloads, self.streams, self.producers):
             del column[-count:]
         return not self.streams
 
     def enter(self, position: int, at: int) -> None:
-        """Say that the next rows belong to the log entry at this position."""
+        """Begin a log entry, to which the next rows belong."""
         if self.position == position:
             return
         self.position = position
@@ -114,7 +114,7 @@ class Journal:
         self.first_rows.append(len(self.kinds))
 
     def next_offset(self, row: int) -> int:
-        """Where the row's stream goes on after it."""
+        """The offset after a row in its stream."""
         payload = self.payloads[row]
         return self.offsets[row] + (0 if payload is None else len(payload))
 
@@ -129,7 +129,7 @@ class Journal:
         producer: Producer | None = None,
         event: bytes | None = None,
     ) -> None:
-        """Add a row to the entry that was entered last."""
+        """Add a row to the log entry begun last."""
         size = 0
         if event is not None:
             self.events[len(self.kinds)] = event
@@ -144,6 +144,6 @@ class Journal:
         if type(payload) is bytes:
             size += len(payload)
         elif payload is not None:
-            self.part_bytes += len(payload)
+            self.slice_bytes += len(payload)
         self.byte_count += size
         self.gauge.count += size + ROW_BYTES

@@ -1,4 +1,7 @@
-"""Every fixed limit of the model, named with its unit. What an operator may change is in config.py."""
+"""The fixed limits of what clients may send and ask for, each named with its unit.
+
+Settings that an operator may change are in config.py.
+"""
 
 PRODUCER_ID_BYTES_MAX = 256
 STREAM_SEQ_BYTES_MAX = 256
@@ -17,10 +20,10 @@ BATCH_BODY_BYTES_MAX = 32 * 1024 * 1024
 LIST_PAGE_MAX = 1000
 
 BODY_BYTES_HELD_MAX = 1024 * 1024
-"""Larger bodies are stored before they are logged, and logged by name."""
+"""Larger bodies are stored as blobs before they are logged, and the log names the blob."""
 
 READ_BYTES_DEFAULT = 1024 * 1024
 READ_BYTES_MAX = 16 * 1024 * 1024
 
 TTL_SECONDS_MAX = 10**12
-"""Longer windows are refused, so that a deadline in microseconds always fits 64 bits."""
+"""Longer TTLs are refused, so that a deadline in microseconds always fits 64 bits."""

@@ -1,4 +1,4 @@
-"""Offsets with a meaning of their own, where a read says where it begins."""
+"""Special offsets at which a read may begin."""
 
 BEGINNING = -1
 TAIL = -2

@@ -1,8 +1,8 @@
-"""What a group has in memory of what the store has too.
+"""What a group keeps in memory of the data that the store has too.
 
 Only `apply` changes what is decided; only this class changes what is in memory. `apply` notes what a flush
-has stored and what a trim has dropped. The engine drives the rest in small steps: each method that returns an
-iterator evicts or parks a little between two of its items, so that requests are served meanwhile.
+has stored and what a trim has cut off. The engine drives the rest in small steps: a method that returns an
+iterator evicts or parks a little for each item, so that the engine can serve requests in between.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ STREAM_BYTES = 640
 
 
 class Evictable(NamedTuple):
-    """What the store has up to a cut: the keys of changed rows, and whole parts of journals by bucket."""
+    """What the store has up to a cut: the keys of changed rows, and parts of journals by bucket."""
 
     cut: int
     keys: list[Key]
@@ -45,23 +45,23 @@ class Residency:
     # Noted by `apply`
 
     def note_flushed(self, keys: list[dict[Key, None]], parts: list[tuple[str, Journal]]) -> None:
-        """The store has these rows and journals."""
+        """Note rows and journals that the store has."""
         self._flushed += keys
         self._flushed_parts += parts
 
     def note_trimmed(self, bucket: str, name: str) -> None:
-        """A stream has more trimmed messages in memory than were dropped at once."""
+        """Note a stream that still has trimmed messages in memory."""
         self.trimmed[bucket, name] = None
 
     def forget(self, stream: Stream) -> None:
-        """A stream is gone for good."""
+        """Forget a stream that is removed for good."""
         self.unparked.pop(stream, None)
 
     # Driven by the engine
 
     @property
     def has_evictable(self) -> bool:
-        """Whether something was flushed or trimmed since the engine asked last."""
+        """Whether something was flushed or trimmed since the last call of `take_evictable`."""
         return bool(self._flushed or self._flushed_parts or self.trimmed)
 
     def take_evictable(self) -> Evictable:
@@ -71,26 +71,26 @@ class Residency:
         return Evictable(self._state.stored_to, list(chain.from_iterable(flushed)), parts)
 
     def evict_trimmed(self) -> Iterator[None]:
-        """Drop messages that were trimmed."""
+        """Drop messages that were trimmed, some at a time."""
         while self.trimmed:
             (bucket, name), _ = self.trimmed.popitem()
-            # Between two steps the name may become that of another stream.
+            # Between two steps another stream may get the name.
             while (stream := self._resident(bucket, name)) is not None and not stream.drop_trimmed():
                 yield
 
     def evict_journals(self, parts: list[tuple[str, Journal]]) -> Iterator[None]:
-        """Drop journals, oldest first: a feed must not find a hole."""
+        """Drop parts of journals, oldest first, so that a feed never has a gap."""
         for bucket, part in parts:
             found = self._state.buckets.get(bucket)
             if found is not None:
                 found.forget_part(part)
             else:
-                self._state.gauge.count -= part.held_bytes
+                self._state.gauge.count -= part.memory_bytes
             while not part.drain(DROPPED_AT_ONCE):
                 yield
 
     def evict(self, keys: list[Key], cut: int) -> Iterator[None]:
-        """Drop the messages up to a cut, and park streams that are idle then. Empties the list.
+        """Drop the messages up to a cut, and park streams that become idle. Empties the list of keys.
 
         Streams are freed one by one, since freeing very many at once takes long.
         """
@@ -101,18 +101,18 @@ class Residency:
             yield
 
     def memory_of(self, key: Key, after: int, cut: int) -> int | None:
-        """About how much memory a row's messages between two cuts take; None if they must not stay.
+        """About how much memory the messages of a row between two cuts take; None if they must be evicted.
 
         A stream that was written to lately is likely to be written to again, and parking it each time costs
-        more than the append. But a body that was stored by itself is not needed once it is in a segment:
-        nothing may name it any more.
+        more than the append. But a message in a blob must go once it is in a segment, since the blob is then
+        replaced and may be deleted.
         """
         kind, bucket, name = key
         stream = self._resident(bucket, name) if kind == RowKind.STREAM else None
         if stream is None:
             return None
         messages = stream.messages
-        if messages.has_parts:
+        if messages.has_slices:
             return None
         stream.encoded = None  # it is not parked soon, so its row need not be kept
         if not messages.payloads:  # it was created, and the first append is likely to follow
@@ -125,7 +125,7 @@ class Residency:
         return end - begin + count * MESSAGE_BYTES + STREAM_BYTES
 
     def park_unused(self) -> Iterator[None]:
-        """Park streams again that were unparked for a read."""
+        """Park streams again that were unparked for a read and have not changed since."""
         state = self._state
         for stream, bucket in list(self.unparked.items()):
             found = state.buckets.get(bucket)
@@ -139,7 +139,7 @@ class Residency:
         return found.streams.get(name) if found is not None else None
 
     def _evict_some(self, kind: int, bucket: str, name: str, cut: int) -> bool:
-        """Drop some messages of a row; whether none is left to drop."""
+        """Drop some messages of a row; return whether none is left to drop."""
         state = self._state
         if kind == RowKind.GRAVE:
             return state.deleted.drop_stored(bucket, name, cut, DROPPED_AT_ONCE)

@@ -1,6 +1,6 @@
 """The state machine of a group: `apply` in log order, and `look` ahead of the log.
 
-Every command is decided and then, if there is something to change, changed: `DECIDE` and `CHANGE` are the
+Every command is decided first; if the decision is a plan, the change follows. `DECIDE` and `CHANGE` are the
 transition table. Deterministic: the same commands at the same positions and times give the same state and the
 same outcomes, on every replica and in every process. No clock, no randomness, no I/O, and no iteration over
 anything whose order could differ.
@@ -130,9 +130,9 @@ class State:
         self.buckets: dict[str, Bucket] = {}
         self.bucket_names: SortedList[str] = SortedList()
         self.stream_count = 0
-        self.blobs: dict[str, int] = {}  # how many streams show each
+        self.blobs: dict[str, int] = {}  # blobs that are visible snapshots, and of how many streams
         self.deleted = DeletedStreams()
-        self.ingests: dict[tuple[str, str], Ingest] = {}  # the newest of each bucket and app
+        self.ingests: dict[tuple[str, str], Ingest] = {}  # the newest bulk write by bucket and app
         self.dropped_at = -1  # when a stream ended or was trimmed last; -1 if none was since this start
         self.gauge = Gauge()
         self.reads = Reads(self)
@@ -142,20 +142,20 @@ class State:
         self.stored = StoreState()
         self.cut = 0  # the position of the last entry that ended with a cut
         self._ends_with_cut = False
-        self.parts: list[tuple[str, Journal]] = []  # journals begun after the cut, by bucket
-        self.sealed_parts: list[tuple[int, list[tuple[str, Journal]]]] = []  # by the cut that ended them
+        self.parts: list[tuple[str, Journal]] = []  # parts of journals begun after the cut, by bucket
+        self.sealed_parts: list[tuple[int, list[tuple[str, Journal]]]] = []  # by the cut that sealed them
 
     # The state machine
 
     def begin(self, position: int, at: int) -> None:
-        """Go to the next log entry. Time never runs backwards, whatever the proposer's clock says."""
+        """Begin the next log entry. Time never runs backwards, whatever the clock of the proposer says."""
         if self._ends_with_cut:
             self.make_cut()
         self.position = position
         self.at = max(self.at, at)
 
     def apply(self, command: AnyCommand, index: int) -> AnyOutcome:
-        """Apply one command of the entry begun last: decide it, then change everything at once."""
+        """Apply one command of the entry begun last: decide it, then make the change."""
         kind = type(command)
         decision = DECIDE[kind](self, command)
         if isinstance(decision, Outcome):
@@ -184,7 +184,7 @@ class State:
         self._ends_with_cut = True
 
     def make_cut(self) -> None:
-        """End the entry begun last: whatever comes now is after the cut. Does nothing if it is not one."""
+        """End the entry begun last, so that what follows is after the cut. Does nothing if it is no cut."""
         if not self._ends_with_cut:
             return
         self._ends_with_cut = False
@@ -213,33 +213,32 @@ class State:
         return stream
 
     def segment_at(self, position: int) -> StoredSegment | None:
-        """The segment that holds a position of the log; None if it is not stored yet, or no longer."""
+        """The segment that has a position of the log; None if it is not stored yet, or no longer."""
         ahead = self.stored.ahead
         if ahead is not None and ahead.first < position <= ahead.last:
             return ahead
         return self.segments.at(position)
 
     def segment_after(self, position: int) -> StoredSegment | None:
-        """The first segment that may hold something after a position."""
+        """The first segment that may have rows after a position."""
         ahead = self.stored.ahead
         found = self.segments.after(position)
         return ahead if found is None and ahead is not None and ahead.last > position else found
 
     @property
     def stored_to(self) -> int:
-        """Up to which position segments hold everything."""
+        """The position up to which segments have everything."""
         ahead = self.stored.ahead
         return self.stored.flushed if ahead is None else max(self.stored.flushed, ahead.last)
 
     def may_be_collected(self, made_at: int | None) -> bool:
-        """Whether an object that is named only now may have been collected already."""
+        """Whether an object made at this time, and named only now, may have been collected already."""
         return made_at is not None and made_at < self.stored.horizon
 
     def collection_step(self, horizon: int, reached: int, count: int) -> int:
-        """How far to go in one `Collect` on the way to a horizon, so that it is short.
+        """The horizon of the next `Collect` on the way from `reached` to a horizon, so that each is short.
 
-        Between `reached` and that time lie at most `count` tombstones and as many replaced objects, unless
-        more are of one moment.
+        It covers at most `count` tombstones and as many replaced objects, unless more share one moment.
         """
         steps = (
             self.deleted.by_time.step_after(reached, count),
@@ -250,7 +249,7 @@ class State:
     # Before a change
 
     def touch(self, bucket: str, stream: Stream) -> None:
-        """A stream is about to change."""
+        """Note that a stream is about to change."""
         if stream.dirty_at <= self.cut:
             self.dirty_rows.note((RowKind.STREAM, bucket, stream.name))
         stream.dirty_at = self.position
@@ -269,14 +268,14 @@ class State:
         return journal
 
     def refer(self, stream: Stream) -> None:
-        """A stream is about to get its first message after a cut."""
+        """Add a ref: a stream is about to get its first message after a cut."""
         refs = stream.refs
         if refs is not None and len(refs) >= 3 * REFS_MAX:
             stream.keep_refs(self._needed_refs(stream))
         stream.refer(self.position)
 
     def _needed_refs(self, stream: Stream) -> list[int]:
-        """Which refs lead to a segment of their own, or to none yet; by number. One may be gone for good."""
+        """The numbers of the refs to keep: they lead to a segment of their own, or to rows not yet stored."""
         needed, before = [], None
         for number, position in enumerate(stream.refs[1::3] if stream.refs is not None else ()):
             segment = self.segments.at(position)

@@ -36,20 +36,20 @@ def bootstrap(target: StreamTarget) -> Flow[Start | Message]:
     answer = yield from perform(request, target.patience, open_answer)
     parts = PartReader(answer.headers.get("content-type", ""))
     start: Start | None = None
-    held: Message | None = None  # which message is the last is known only at the end
+    last: Message | None = None  # only the end of the body shows which message is the last
     while piece := (yield from receive()):
         for part in parts.feed(piece):
             if start is None:
                 start = _start(answer, part)
                 yield Item(start)
                 continue
-            if held is not None:
-                yield Item(held)
-            held = _message(part)
+            if last is not None:
+                yield Item(last)
+            last = _message(part)
     if start is None or not parts.ended:
         raise OutcomeUnknown("connection_lost", "the connection was lost during the bootstrap: begin again")
-    if held is not None:
-        yield Item(Message(held.value, start.next_offset))
+    if last is not None:
+        yield Item(Message(last.value, start.next_offset))
 
 
 def _start(answer: Answer, part: BodyPart) -> Start:

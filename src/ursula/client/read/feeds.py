@@ -33,7 +33,15 @@ class FeedRow:
         fields: dict[str, Any] = decode(text)
         encoded = fields.get("value_base64")
         value = fields.get("value") if encoded is None else base64.b64decode(encoded)
-        return cls(fields["position"], fields["index"], fields["kind"], fields["stream"], value, fields, text)
+        return cls(
+            position=fields["position"],
+            index=fields["index"],
+            kind=fields["kind"],
+            stream=fields["stream"],
+            value=value,
+            fields=fields,
+            text=text,
+        )
 
 
 @dataclass(frozen=True, slots=True)

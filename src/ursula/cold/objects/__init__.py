@@ -1,1 +1,1 @@
-"""Objects: the store that has them, as local files or in S3, and how they get their names and checksums."""
+"""Objects: the stores that keep them, as local files or in S3, their keys and their checksums."""

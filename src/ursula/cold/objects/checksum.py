@@ -1,8 +1,8 @@
-"""Digests of objects, and the one that a small JSON object carries itself, as its last field.
+"""Digests of objects, and the checksum that a small JSON object has as its last field.
 
-That one is over all bytes before the field, and the object stays JSON for every reader. To check it, take the
-bytes before the last `,` and line break that lead to `"checksum"`: their digest is what the field says.
-Needs the standard library only, since executors of Spark may have nothing else.
+The checksum covers all bytes before the field, and the object is plain JSON for every reader. To verify it,
+take the bytes before the `,` and line break that precede the last `"checksum"`: the field has their digest.
+The standard library only, since Spark executors may have nothing else.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _LAST_FIELD = re.compile(rb',\n "checksum": "(sha256:[0-9a-f]{64})"\n}\n\Z')
 
 
 def digest_of(data: "ReadableBuffer") -> str:
-    """What tells these bytes from all others."""
+    """The SHA-256 of these bytes, with its name in front."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
@@ -31,12 +31,12 @@ def with_checksum(text: bytes) -> bytes:
 
 
 def has_checksum(data: bytes) -> bool:
-    """Whether an object ends with a checksum; ValueError if that is none, or of other bytes."""
+    """Whether an object ends with a checksum; ValueError if the checksum is damaged or does not match."""
     found = _LAST_FIELD.search(data)
     if found is None:
         if _NAME in data:
             raise ValueError("its checksum is damaged")
         return False
     if digest_of(data[: found.start()]).encode() != found[1]:
-        raise ValueError("its checksum is of other bytes")
+        raise ValueError("its checksum does not match its bytes")
     return True

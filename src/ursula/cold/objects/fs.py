@@ -1,8 +1,8 @@
-"""A store of local files: an object is a file that got its name when all of it was on the disk.
+"""A store of local files: an object is a file that gets its name when all of it is on the disk.
 
-It is written in `tmp`, synced, then renamed (or linked, where it may not replace another), and every folder
-on the way to it is synced: one that was there already may have been made by someone who has not done so.
-One that was removed does not come back: its folder is synced too.
+A file is written in `tmp`, synced, then renamed (or linked if it must not replace another), and every folder
+on its path is synced: a folder that existed may have been made by a process that did not sync it yet. After a
+removal the folder is synced too, so that the object does not come back.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _HINTS = {
 
 
 class FsStore:
-    """The objects below a folder, which is made with the first of them."""
+    """The objects below a folder, which is created with the first object."""
 
     def __init__(self, root: Path) -> None:
         self._root = Path(os.path.abspath(root))
@@ -65,7 +65,7 @@ class FsStore:
         return await self._do(self._create, check_key(key), data)
 
     async def put_file(self, key: str, path: Path) -> None:
-        """Make an object of a local file: by its name alone, where both are on one disk."""
+        """Turn a local file into an object, by a rename if both are on one disk."""
         await self._do(self._put_file, check_key(key), path)
 
     async def get(self, key: str) -> bytes:
@@ -77,7 +77,7 @@ class FsStore:
         return await self._do(self._get_range, key, start, end)
 
     def local_range(self) -> Callable[[str, int, int], bytes]:
-        """The same, for threads."""
+        """`get_range` for callers in threads."""
         return self._get_range
 
     async def get_file(self, key: str, path: Path) -> None:
@@ -94,7 +94,7 @@ class FsStore:
         return await self._do(lambda: sorted(self._below(str(folder), prefix)))
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects, and the folders that hold nothing else."""
+        """Remove objects, and folders that become empty."""
         await self._do(self._delete, [check_key(key) for key in keys])
 
     def local_path(self, key: str) -> Path:
@@ -102,24 +102,24 @@ class FsStore:
         return self._root / check_key(key)
 
     async def forget_unfinished(self, older_than: float = 0.0) -> None:
-        """Remove what killed processes left half-written at least so many seconds ago."""
+        """Remove unfinished files of killed processes that are older than this, in seconds."""
         await self._do(self._forget_unfinished, time.time() - older_than)
 
     async def close(self) -> None:
-        """Let what is under way end."""
+        """Wait until the operations under way have ended."""
         await asyncio.to_thread(self._threads.shutdown)
 
     # --- In threads ----------------------------------------------------------------------------------------
 
     async def _do(self, work: Callable[..., T], *arguments: object) -> T:
-        """Have a thread do it; what the disk refuses is the store's failure."""
+        """Run some work in a thread; an OSError becomes a failure of the store."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
         except OSError as error:
             raise self._unavailable(error) from error
 
     async def _find(self, key: str, read: Callable[[Path], T]) -> T:
-        """What a thread reads of an object."""
+        """Read an object in a thread."""
         return await self._do(self._look_up, key, read)
 
     def _look_up(self, key: str, read: Callable[[Path], T]) -> T:
@@ -160,14 +160,14 @@ class FsStore:
 
     def _create(self, key: str, data: bytes) -> bool:
         if self.local_path(key).exists():
-            self._sync_names(key)  # it may have been made just now
+            self._sync_names(key)  # another process may have made it just now
             return False
         written = self._write(data)
         try:
             self._name(written, key, os.link)
         except FileExistsError:
             if not self.local_path(key).exists():
-                raise  # it is a folder on the way that is a file
+                raise  # a folder on the path is a file
             self._sync_names(key)
             return False
         finally:
@@ -189,7 +189,7 @@ class FsStore:
             source.unlink()
 
     def _write(self, data: bytes | memoryview) -> Path:
-        """Have the bytes on the disk, under no name yet."""
+        """Write the bytes to a temporary file and sync it."""
         self._make_root()
         path = self._unfinished / new_ulid()
         try:
@@ -204,7 +204,7 @@ class FsStore:
         return path
 
     def _make_root(self) -> None:
-        """Make the root, and make its name durable: others keep theirs in folders that were there."""
+        """Create the root and make its name durable, with those of all its parents that did not exist."""
         missing = [folder for folder in (self._root, *self._root.parents) if not folder.exists()]
         self._unfinished.mkdir(parents=True, exist_ok=True)
         for folder in missing:
@@ -222,7 +222,7 @@ class FsStore:
         self._sync_names(key)
 
     def _sync_names(self, key: str) -> None:
-        """Make every name on the way to an object durable, up to that of the root."""
+        """Make every name on the path of an object durable, up to that of the root."""
         for folder in self.local_path(key).parents[: key.count("/") + 2]:
             sync_folder(folder)
 
@@ -236,7 +236,7 @@ class FsStore:
                 if prefix or entry.name != UNFINISHED:
                     yield from self._below(entry.path, f"{prefix}{entry.name}/")
                 continue
-            with suppress(FileNotFoundError):  # removed meanwhile
+            with suppress(FileNotFoundError):  # it was removed meanwhile
                 status = entry.stat()
                 yield ObjectInfo(prefix + entry.name, status.st_size, status.st_mtime)
 
@@ -245,13 +245,13 @@ class FsStore:
             path = self.local_path(key)
             with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 path.unlink()
-            with suppress(OSError):  # not empty, or gone already
+            with suppress(OSError):  # a folder is not empty, or removed already
                 for folder in path.parents[: key.count("/")]:
                     folder.rmdir()
         self._sync_removals({self.local_path(key).parent for key in keys})
 
     def _sync_removals(self, folders: set[Path]) -> None:
-        """Let what was removed stay so: what is removed next may be what it named."""
+        """Make removals durable: the caller may remove next what these objects named."""
         while folders:
             folder = folders.pop()
             try:
@@ -268,11 +268,11 @@ class FsStore:
 
 
 def _given(written: Path, path: Path, give: Callable[[Path, Path], None]) -> bool:
-    """Give a file its name; not, if a folder was removed just now with the last object in it."""
+    """Name a file; False if its folder was removed meanwhile with the last object in it: try again."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         give(written, path)
-    except FileNotFoundError:  # the folder was removed; it may be there again by now
+    except FileNotFoundError:  # the folder was removed; it may exist again by now
         if not written.exists():
             raise
         return False
@@ -290,7 +290,7 @@ def _size(path: Path) -> int:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file; half of one is not left behind."""
+    """Copy a file; if that fails, no partial copy is left behind."""
     with source.open("rb") as whole:
         try:
             with target.open("wb") as copy:

@@ -1,4 +1,4 @@
-"""Names that outlive a crash of the machine. Executors have this too: nothing but the standard library."""
+"""Names that survive a crash of the machine. For Spark executors too: the standard library only."""
 
 import os
 from pathlib import Path

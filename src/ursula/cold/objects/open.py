@@ -1,4 +1,4 @@
-"""Which store it is: the one place that chooses, by the configuration or by what an operator typed."""
+"""Opening a store: the one place that chooses which, by the configuration or by an argument."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ def open_store(cold: ColdSettings, data_dir: Path) -> Store:
 
 
 def open_at(where: str, cold: ColdSettings | None = None) -> Store:
-    """The store at a folder or at s3://bucket/prefix; how S3 is reached is taken from the configuration."""
+    """The store in a folder or at s3://bucket/prefix; the configuration says how to reach S3."""
     if not where.startswith(_S3):
         return FsStore(Path(where).expanduser())
     bucket, _, prefix = where.removeprefix(_S3).partition("/")
@@ -29,7 +29,7 @@ def open_at(where: str, cold: ColdSettings | None = None) -> Store:
 
 
 def _s3(cold: ColdSettings) -> Store:
-    from .s3 import Credentials, S3Store  # it takes a while, and only this needs it
+    from .s3 import Credentials, S3Store  # the import takes long, and most processes do not need it
 
     return S3Store(
         cold.s3_bucket,

@@ -1,6 +1,7 @@
-"""A store in S3, or in anything that speaks like it.
+"""A store in S3, or in any service with the same API.
 
-Nothing is sent or fetched in one piece that a slow line could not carry within the time a request has.
+Large objects are sent and fetched in parts, so that a slow line can carry each within the timeout of a
+request.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ _PARTS_AT_ONCE = 4
 _CONNECT_TIMEOUT = timedelta(seconds=5)
 _REQUEST_TIMEOUT = timedelta(seconds=30)
 _RETRIES_MAX = 1000
-"""Time alone ends them."""
+"""In practice unlimited: only the time ends retries."""
 _RANGE_NOT_SATISFIABLE = 416
 
 _KEYS = "cold.s3_access_key_id, cold.s3_secret_access_key and cold.s3_session_token"
@@ -54,7 +55,7 @@ _HINTS = {
 
 @dataclass(frozen=True)
 class Credentials:
-    """Who we are to S3."""
+    """The credentials of a request to S3."""
 
     access_key_id: str
     secret_access_key: str = field(repr=False)
@@ -62,7 +63,7 @@ class Credentials:
 
 
 class S3Store:
-    """The objects below a prefix of a bucket, which must be there."""
+    """The objects below a prefix of a bucket, which must exist."""
 
     def __init__(
         self,
@@ -74,9 +75,9 @@ class S3Store:
         credentials: Credentials | None = None,
         patience: float = 10.0,
     ) -> None:
-        """Without credentials: those of the environment, the container or the machine, as AWS has it.
+        """Without credentials, those of the environment, the container or the machine are used, as AWS does.
 
-        `patience` is for how many seconds a request is repeated.
+        `patience` is for how many seconds a request is retried.
         """
         self._bucket = bucket
         self._prefix = prefix.strip("/")
@@ -105,7 +106,7 @@ class S3Store:
             )
 
         self._store = opened(_RETRIES_MAX)
-        self._once = opened(0)  # a repeated create could find what it made itself
+        self._once = opened(0)  # a retried create could find the object that it made itself
 
     @property
     def root(self) -> str:
@@ -114,7 +115,7 @@ class S3Store:
 
     async def put(self, key: str, data: bytes | memoryview) -> None:
         """Store an object, or replace it."""
-        whole = memoryview(data).cast("B")  # obstore takes no view of signed bytes, as Arrow has them
+        whole = memoryview(data).cast("B")  # obstore rejects views of signed bytes, as Arrow has them
         await self._do(
             obstore.put_async(
                 self._store, check_key(key), whole, chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE
@@ -122,7 +123,7 @@ class S3Store:
         )
 
     async def create(self, key: str, data: bytes) -> bool:
-        """Store an object unless it is there already; it is not known after a failure."""
+        """Store an object unless it exists; after a failure, it may or may not exist."""
         put = obstore.put_async(self._once, check_key(key), data, mode="create", use_multipart=False)
         try:
             await self._do(put)
@@ -131,7 +132,7 @@ class S3Store:
         return True
 
     async def put_file(self, key: str, path: Path) -> None:
-        """Make an object of a local file, in parts."""
+        """Turn a local file into an object, uploaded in parts."""
         await self._do(
             obstore.put_async(
                 self._store, check_key(key), path, chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE
@@ -147,7 +148,7 @@ class S3Store:
             return b"".join([part async for part in self._parts(key, size)])
         data = bytes(await self._do(found.bytes_async()))
         if len(data) != size:
-            raise ObjectDamaged(key, f"it has {len(data)} bytes and not {size}")
+            raise ObjectDamaged(key, f"it has {len(data)} bytes instead of {size}")
         return data
 
     async def get_range(self, key: str, start: int, end: int) -> bytes | memoryview:
@@ -163,7 +164,7 @@ class S3Store:
         return memoryview(data)
 
     async def get_file(self, key: str, path: Path) -> None:
-        """Copy an object to a local file, in parts."""
+        """Copy an object to a local file, fetched in parts."""
         size = await self.size(key)
         try:
             with await asyncio.to_thread(path.open, "wb") as file:
@@ -203,13 +204,13 @@ class S3Store:
         """Nothing is on this machine."""
 
     async def forget_unfinished(self, older_than: float = 0.0) -> None:
-        """Nothing: parts of cut-off uploads are for a lifecycle rule of the bucket."""
+        """Do nothing: a lifecycle rule of the bucket removes the parts of unfinished uploads."""
 
     async def close(self) -> None:
-        """Nothing is held but idle connections, which end by themselves."""
+        """Do nothing: only idle connections are open, and they end by themselves."""
 
     async def _parts(self, key: str, size: int) -> AsyncIterator[bytes | memoryview]:
-        """All of an object, a few parts ahead."""
+        """All of an object in parts, a few of them fetched at a time."""
         starts = range(0, size, PART_BYTES)
         for first in range(0, len(starts), _PARTS_AT_ONCE):
             batch = starts[first : first + _PARTS_AT_ONCE]
@@ -218,7 +219,7 @@ class S3Store:
                 yield part
 
     async def _do(self, request: Awaitable[T]) -> T:
-        """The answer; whatever else comes is the store's failure."""
+        """The response to a request; an error becomes a failure of the store."""
         try:
             return await request
         except AlreadyExistsError as error:
@@ -227,21 +228,21 @@ class S3Store:
             raise self._unavailable(str(error)) from error
 
     async def _find(self, key: str, request: Callable[[], Awaitable[T]]) -> T:
-        """The answer about an object, which may be missing or too short."""
+        """The response to a request for an object, which may be missing or too short."""
         check_key(key)
         try:
             return await request()
         except FileNotFoundError as error:
-            if "<Code>NoSuchKey<" not in str(error):  # it may be the bucket that is missing
-                await self._look()
+            if "<Code>NoSuchKey<" not in str(error):  # the bucket may be missing
+                await self._check_bucket()
             raise ObjectMissing(key) from error
         except (BaseError, OSError) as error:
             if _status(str(error)) == _RANGE_NOT_SATISFIABLE:
-                raise ObjectDamaged(key, "it is shorter than it was") from error
+                raise ObjectDamaged(key, "it is shorter than it was when it was written") from error
             raise self._unavailable(str(error)) from error
 
-    async def _look(self) -> None:
-        """See whether there is a bucket that shows us something."""
+    async def _check_bucket(self) -> None:
+        """Fail unless the bucket exists and can be listed."""
         listing = obstore.list(self._store, "look-for-the-bucket/", chunk_size=1)
         await self._do(listing.collect_async())
 
@@ -260,29 +261,29 @@ class S3Store:
 
 
 class _Exists(Exception):
-    """There is such an object already."""
+    """The object exists."""
 
 
 def _status(text: str) -> int | None:
-    """What the server answered, if it did."""
+    """The HTTP status in the text of an error; None if there was no response."""
     found = re.search(r"status code: ([0-9]{3})", text)
     return int(found[1]) if found else None
 
 
 def _config(region: str, endpoint: str) -> "S3Config":
-    """Only what was set: AWS has variables for the rest."""
+    """Only the settings that were made: obstore takes the rest from the variables of AWS."""
     config: S3Config = {}
     if region:
         config["region"] = region
     if endpoint:
         config["endpoint"] = endpoint
-        config["aws_endpoint_url_s3"] = endpoint  # or the variable of that name would win
+        config["aws_endpoint_url_s3"] = endpoint  # otherwise the variable of that name would win
         config["virtual_hosted_style_request"] = False
     return config
 
 
 def _provider(credentials: Credentials | None) -> "Callable[[], S3Credential] | None":
-    """These credentials and nothing of the environment, which may hold the token of others."""
+    """These credentials and nothing from the environment, which may have the token of another account."""
     if credentials is None:
         return None
 

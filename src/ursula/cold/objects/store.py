@@ -1,7 +1,7 @@
-"""The store as everyone else sees it: objects by name, and the three ways in which it can fail.
+"""The interface of a store: objects by key, and the three ways in which it can fail.
 
-An object is written once and never changed, but for the live lists, which are replaced whole. Keys are
-relative paths; what may not be part of a name is percent-encoded by whoever makes the key.
+An object is written once and never changed, except for live lists, which are replaced as a whole. Keys are
+relative paths (see keys.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 UNFINISHED = "tmp"
-"""The folder of what is being written; no object may lie there."""
+"""The folder of unfinished files; no object may be in it."""
 
 PART_BYTES = 8 << 20
-"""Objects that are far away are sent in parts of so many bytes, and best fetched from border to border."""
+"""Remote objects are sent in parts of this size, and best fetched in the same ones."""
 
 
 class ObjectInfo(NamedTuple):
-    """An object that is there; `modified_at` is in seconds since 1970."""
+    """An object in a listing; `modified_at` is in seconds since 1970."""
 
     key: str
     size: int
@@ -24,29 +24,29 @@ class ObjectInfo(NamedTuple):
 
 
 class Store(Protocol):
-    """Objects below a root; what was put is durable when the call returns."""
+    """Objects below a root; an object is durable when the call that puts it returns."""
 
     @property
     def root(self) -> str:
-        """Where it is, as an operator writes it: an absolute folder, or s3://bucket/prefix."""
+        """Its address, as an operator writes it: an absolute folder, or s3://bucket/prefix."""
 
     async def put(self, key: str, data: bytes | memoryview) -> None:
-        """Store an object; one that is there is replaced, and no reader sees a mixture."""
+        """Store or replace an object; no reader sees a mixture of both."""
 
     async def create(self, key: str, data: bytes) -> bool:
-        """Store an object unless it is there already: then False, whoever made it."""
+        """Store an object unless it exists; return False if it did, whoever made it."""
 
     async def put_file(self, key: str, path: Path) -> None:
-        """Make an object of a local file, which is gone afterwards."""
+        """Turn a local file into an object; the file is gone afterwards."""
 
     async def get(self, key: str) -> bytes:
         """All of an object."""
 
     async def get_range(self, key: str, start: int, end: int) -> bytes | memoryview:
-        """The bytes from start up to end; an object that has fewer is damaged."""
+        """The bytes from start up to end; ObjectDamaged if the object is shorter."""
 
     async def get_file(self, key: str, path: Path) -> None:
-        """Copy an object to a local file, a bit at a time; the file is there only if it is whole."""
+        """Copy an object to a local file, in parts; a partial file is removed."""
 
     async def size(self, key: str) -> int:
         """How many bytes an object has."""
@@ -55,23 +55,23 @@ class Store(Protocol):
         """The objects below a prefix, which ends with a slash or is empty, sorted by key."""
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Remove objects; those that are not there are no error."""
+        """Remove objects; a missing one is not an error."""
 
     def local_range(self) -> Callable[[str, int, int], bytes] | None:
-        """`get_range` for those who are in a thread already, where the store is on this machine."""
+        """`get_range` for callers in threads, if the store is on this machine."""
 
     def local_path(self, key: str) -> Path | None:
-        """The file that the object is, where the store is on this machine."""
+        """The file of an object, if the store is on this machine."""
 
     async def forget_unfinished(self, older_than: float = 0.0) -> None:
-        """Remove what killed processes left half-written at least so many seconds ago."""
+        """Remove unfinished files of killed processes that are older than this, in seconds."""
 
     async def close(self) -> None:
-        """Give back threads and connections."""
+        """Release threads and connections."""
 
 
 class StoreFailed(Exception):
-    """The store did not do what it was asked to."""
+    """An operation of the store failed."""
 
 
 class ObjectMissing(StoreFailed):
@@ -83,7 +83,7 @@ class ObjectMissing(StoreFailed):
 
 
 class ObjectDamaged(StoreFailed):
-    """The object is there, but it is not what was written."""
+    """The object exists, but its bytes are not those that were written."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"the object {key} is damaged: {problem}")
@@ -92,19 +92,19 @@ class ObjectDamaged(StoreFailed):
 
 
 class StoreUnavailable(StoreFailed):
-    """The store cannot be reached or refuses us; the text says what to check."""
+    """The store cannot be reached or rejects the request; the message says what to check."""
 
 
 def check_key(key: str) -> str:
-    """The key, unless it could lead out of the root or into what is unfinished."""
+    """The key; ValueError if it leads out of the root or into the folder of unfinished files."""
     parts = key.split("/")
     if "\0" in key or not {"", ".", ".."}.isdisjoint(parts) or parts[0] == UNFINISHED:
-        raise ValueError(f"{key!r} is no key of an object")
+        raise ValueError(f"{key!r} is not the key of an object")
     return key
 
 
 def check_prefix(prefix: str) -> str:
-    """The prefix, if it is empty or names a folder."""
+    """The prefix; ValueError if it is neither empty nor the name of a folder with a slash."""
     if prefix:
         if not prefix.endswith("/"):
             raise ValueError(f"the prefix {prefix!r} does not end with a slash")
@@ -113,7 +113,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def check_range(start: int, end: int) -> int:
-    """How many bytes lie between the two."""
+    """The length of a range of bytes; ValueError if it is not one."""
     if not 0 <= start <= end:
-        raise ValueError(f"{start} to {end} is no range of bytes")
+        raise ValueError(f"{start} to {end} is not a range of bytes")
     return end - start

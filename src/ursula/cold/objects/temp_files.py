@@ -1,4 +1,4 @@
-"""Files on their way to the store: where they are written before they are objects."""
+"""Temporary files: where objects are written before they get their keys."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +9,14 @@ from .ulid import new_ulid
 
 
 class Unfinished:
-    """Beside the objects, where those are files, so that nothing must be copied; else in `scratch`."""
+    """A folder for unfinished files: in a local store, so that a rename is enough; otherwise `scratch`."""
 
     def __init__(self, store: Store, scratch: Path) -> None:
         own = store.local_path("any")
         self._folder = scratch if own is None else own.parent / UNFINISHED
 
     def new_path(self, kind: str) -> Path:
-        """A name that is free and tells what it will be, in a folder that is there. Blocking."""
+        """A new path that ends with `kind`, in a folder that exists. Blocking."""
         with as_store_failure():
             self._folder.mkdir(parents=True, exist_ok=True)
         return self._folder / f"{new_ulid()}.{kind}"
@@ -24,7 +24,7 @@ class Unfinished:
 
 @contextmanager
 def as_store_failure() -> Iterator[None]:
-    """What the disk refuses on the way to the store is the store's failure."""
+    """Turn an OSError of a temporary file into a failure of the store."""
     try:
         yield
     except OSError as error:

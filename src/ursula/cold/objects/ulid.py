@@ -1,4 +1,4 @@
-"""ULIDs: names that sort by the time they were made, and are never made twice."""
+"""ULIDs: unique names that sort by the time at which they were made."""
 
 import secrets
 import time
@@ -15,7 +15,7 @@ def new_ulid() -> str:
 
 
 def milliseconds_of(ulid: str) -> int:
-    """When it was made."""
+    """When a ULID was made, in milliseconds since 1970."""
     number = 0
     for character in ulid:
         number = number << 5 | _ALPHABET.index(character)
@@ -23,5 +23,5 @@ def milliseconds_of(ulid: str) -> int:
 
 
 def is_ulid(text: str) -> bool:
-    """Whether a name may have been made here."""
+    """Whether a text is a ULID as `new_ulid` makes it."""
     return len(text) == _LENGTH and set(text) <= _CHARACTERS

@@ -122,8 +122,16 @@ def ranges_of(table: pa.Table) -> list[Range]:
     ranges = []
     for first, following in zip(firsts, [*firsts[1:], count], strict=True):
         bucket, stream, incarnation = (appends[name][first].as_py() or "" for name in NAME_COLUMNS)
-        start, end = starts[first].as_py(), ends[following - 1].as_py()
-        ranges.append(Range(bucket, stream, incarnation, start, end, following - first))
+        ranges.append(
+            Range(
+                bucket=bucket,
+                stream=stream,
+                incarnation=incarnation,
+                start=starts[first].as_py(),
+                end=ends[following - 1].as_py(),
+                messages=following - first,
+            )
+        )
     return ranges
 
 

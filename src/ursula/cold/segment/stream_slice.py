@@ -5,7 +5,7 @@ For the server and for Spark executors: the standard library and pyarrow only.
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...ranges import MessageRange
 from .schema import NAME_COLUMNS
 
 _KINDS = (
@@ -45,7 +46,7 @@ _NO_COMMAND = (-1, -1)
 _SET, _UNSET = b"\1", b"\0"
 
 
-class StreamSlice:
+class StreamSlice(MessageRange):
     """Consecutive messages of a stream. Their bytes follow each other in `data`, perhaps between others.
 
     An append of several messages may begin in the slice before this one, or continue in the next. Then the
@@ -63,6 +64,8 @@ class StreamSlice:
         "last_command",
         "start",
     )
+
+    append_ends: "array[int]"
 
     def __init__(
         self,
@@ -103,57 +106,20 @@ class StreamSlice:
         return cls(start, numbers, data)
 
     @property
-    def end(self) -> int:
-        """The offset after the last message."""
-        return self.ends[-1]
-
-    @property
     def memory_bytes(self) -> int:
         """About how much memory it takes."""
         return len(self.data) + 8 * (len(self.ends) + len(self.append_ends)) + 512
 
-    def is_boundary(self, offset: int) -> bool:
-        """Whether a message begins or ends at the offset."""
-        if offset == self.start:
-            return True
-        index = bisect_left(self.ends, offset)
-        return index < len(self.ends) and self.ends[index] == offset
-
-    def count_before(self, offset: int) -> int:
-        """How many of the messages end at or before the offset."""
-        return bisect_right(self.ends, offset)
-
-    def append_end_after(self, offset: int) -> int:
-        """Where the append with the byte at the offset ends in this slice; at the end, the offset itself."""
-        index = bisect_right(self.append_ends, offset)
-        return self.append_ends[index] if index < len(self.append_ends) else offset
-
-    def message_ends(self, offset: int, limit: int) -> "array[int]":
-        """The ends of the messages between the offset and the limit."""
-        return self.ends[bisect_right(self.ends, offset) : bisect_right(self.ends, limit)]
-
     def read(self, offset: int, limit: int, bytes_max: int, whole: bool, into: list[Any], split: bool) -> int:
         """Add the bytes between offset and limit to `into`, about `bytes_max` of them; return where they end.
 
-        With `whole`, messages are not cut for size, and if `into` is empty one is taken however large it is.
-        Without, exactly `bytes_max` bytes are taken if there are as many. With `split`, every message is an
-        item of its own; without, all are one item.
+        With `whole`, messages are not cut for size, and one is taken however large it is if `into` is empty.
+        With `split`, every message is an item of its own; without, all are one item.
         """
-        ends = self.ends
-        limit = min(limit, ends[-1])
-        if offset >= limit:
+        first, _, stop = self.cut(offset, limit, bytes_max, whole, not into)
+        if stop == offset:
             return offset
-        stop = min(limit, offset + bytes_max)
-        first = bisect_right(ends, offset)
-        if whole and stop < limit:
-            last = bisect_right(ends, stop, first)
-            if last > first:
-                stop = ends[last - 1]
-            elif into:
-                return offset
-            else:
-                stop = min(ends[first], limit)
-        data, base = self.data, self.base
+        ends, data, base = self.ends, self.data, self.base
         if split:
             for end in ends[first : bisect_left(ends, stop, first)]:
                 into.append(data[offset - base : end - base])

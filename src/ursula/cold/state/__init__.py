@@ -1,1 +1,1 @@
-"""State objects: the manifests, the rows of the state, and the history of generations."""
+"""The state in the store: manifests, state rows, and the history of generations."""

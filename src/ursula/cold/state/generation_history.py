@@ -1,4 +1,4 @@
-"""Which positions still count: those of earlier generations do up to where the next one began from them.
+"""Which positions still count: those of an earlier generation up to where the next generation began.
 
 For the server and for Spark: the standard library only.
 """
@@ -11,7 +11,7 @@ from ...positions import GENERATION_SHIFT
 class Lineage:
     """The generations that led to the current one. A restore may have gone back past several of them.
 
-    `ended` tells by generation, then by group: the last position of before that counts.
+    `ended` has, by generation and then by group, the last position of the generation before that counts.
     """
 
     def __init__(self, ended: Mapping[int, Mapping[str, int]], current: int) -> None:

@@ -1,12 +1,12 @@
-"""The small objects that say what the large ones are: manifests, generations and live lists, all JSON.
+"""The small objects that name the large ones: manifests, generations and live lists, all JSON.
 
-A manifest tells what makes up a group at a cut: the state objects (a base and what changed after it), the
-segment of the last flush, and the manifest before. A generation tells when, and from what, the positions of a
-log began anew. A live list is for readers outside the server: the segments that are the bucket's history now.
+A manifest names the objects of a group as of a cut: the state objects (a base and the changes after it), the
+segment of the last flush, and the manifest before. A generation says when, and from which manifest, a new log
+began. A live list is for readers outside the server: it names the segments that are the history now.
 
-Each ends with a checksum of its own bytes (`checksum.py`) and must agree with its key: whoever reads one
-either gets what was written or ObjectDamaged. Objects of versions before the checksum are checked against
-their key, and against the names of the objects that they name.
+Each ends with a checksum of its own bytes (`checksum.py`) and must agree with its key, so that a reader gets
+either what was written or ObjectDamaged. Objects of early versions have no checksum and are checked against
+their key, and against the keys of the objects that they name.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,20 +15,19 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from ...positions import GENERATION_SHIFT
-from ..objects import checksum
+from ..objects import checksum, keys
 from ..objects.store import ObjectDamaged, ObjectMissing, Store, StoreUnavailable
-from ..objects.ulid import milliseconds_of, new_ulid
 
 FORMAT = 1
 GENERATION_HINT = (
-    "put it back from a copy of the store, as a backup or what `ursula pipeline backup` made; without it "
+    "put it back from a copy of the store, such as a backup by `ursula pipeline backup`; without it "
     "nothing can be started or restored from the store"
 )
-"""What to do about a generation that cannot be read: nothing but the same object helps."""
+"""What to do about a generation that cannot be read: only the same object helps."""
 
 
 class SegmentFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A segment, as manifests name it."""
+    """A segment as a manifest describes it."""
 
     first: int
     last: int
@@ -42,7 +41,7 @@ class SegmentFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StateFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A state object, as manifests name it."""
+    """A state object as a manifest describes it."""
 
     path: str
     base: bool
@@ -52,7 +51,7 @@ class StateFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What makes up a group at the position of a cut."""
+    """The objects of a group as of a cut."""
 
     format: int
     cluster: str
@@ -67,7 +66,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """When positions began anew, and from which manifest, if from one."""
+    """When a generation began, and from which manifest, if from one."""
 
     format: int
     cluster: str
@@ -76,11 +75,11 @@ class Generation(msgspec.Struct, frozen=True):
     at: int
     source: str | None = None
     ended: dict[str, int] = {}
-    """By group: the last position of the generation before that still counts."""
+    """By group: the last position of the generation before that counts."""
 
 
 class LiveSegment(msgspec.Struct, frozen=True):
-    """A segment, as readers outside see it; the path is from the root."""
+    """A segment as readers outside the server see it; the path is its key."""
 
     path: str
     first: int
@@ -103,54 +102,11 @@ Document = TypeVar("Document", Manifest, Generation, LiveList)
 
 
 class FoundManifest(NamedTuple):
-    """A manifest that is there, by its name."""
+    """A manifest as found by its key."""
 
     position: int
     key: str
     size: int
-
-
-def segment_key(group: int, first: int, last: int) -> str:
-    """A name for the segment of these positions that no other object has."""
-    return f"{_segment_prefix(group, first, last)}{new_ulid()}.parquet"
-
-
-def state_key(group: int, position: int) -> str:
-    """A name for state rows as of this position."""
-    return f"{_state_prefix(group, position)}{new_ulid()}.parquet"
-
-
-def manifest_key(group: int, position: int) -> str:
-    """A name for a manifest."""
-    return f"{_manifest_prefix(group, position)}{new_ulid()}.json"
-
-
-def _segment_prefix(group: int, first: int, last: int) -> str:
-    return f"segments/g{group}/{first:020d}-{last:020d}-"
-
-
-def _state_prefix(group: int, position: int) -> str:
-    return f"state/g{group}/{position:020d}-"
-
-
-def _manifest_prefix(group: int, position: int) -> str:
-    return f"manifests/g{group}/{position:020d}-"
-
-
-def live_key(group: int) -> str:
-    """The name of the live list of a group."""
-    return f"live/g{group}.json"
-
-
-def generation_key(generation: int) -> str:
-    """The name of what tells of a generation."""
-    return f"generations/{generation}.json"
-
-
-def ulid_of(key: str) -> str | None:
-    """The ULID in the name of an object; None if it has none."""
-    name = key.rpartition("/")[2].partition(".")[0].rpartition("-")[2]
-    return name if len(name) == 26 else None
 
 
 def encode(document: msgspec.Struct) -> bytes:
@@ -161,7 +117,7 @@ def encode(document: msgspec.Struct) -> bytes:
 async def find_manifests(store: Store, group: int) -> list[FoundManifest]:
     """All manifests of a group, newest first."""
     found = []
-    for stored in await store.list(f"manifests/g{group}/"):
+    for stored in await store.list(keys.manifests_prefix(group)):
         position = stored.key.rpartition("/")[2].partition("-")[0]
         if position.isascii() and position.isdigit() and stored.key.endswith(".json"):
             found.append(FoundManifest(int(position), stored.key, stored.size))
@@ -174,13 +130,13 @@ async def read_manifest(store: Store, key: str) -> Manifest:
 
 
 async def last_at(store: Store, found: Sequence[FoundManifest], time: int) -> int:
-    """Which manifest, of these from the newest on, is the last at or before a time; their count if none is.
+    """The index of the last manifest at or before a time, from the newest on; their number if none.
 
-    It may be one that cannot be read. Of those that were written later, only one that can be read counts.
+    It may be unreadable. A manifest that was written later counts only if it can be read.
     """
     number = len(found)
     for index, one in enumerate(found):
-        if _was_written_before(one.key, time):  # and the cut that it is of was earlier still
+        if _was_written_before(one.key, time):  # and its cut was earlier still
             number = index
             break
     for index in range(number - 1, -1, -1):
@@ -198,7 +154,7 @@ async def read_generations(store: Store) -> list[Generation]:
     """All generations that ever began in this store, oldest first."""
     found = [
         decode(stored.key, await store.get(stored.key), Generation)
-        for stored in await store.list("generations/")
+        for stored in await store.list(keys.GENERATIONS)
         if stored.key.endswith(".json")
     ]
     return sorted(found, key=lambda generation: generation.generation)
@@ -206,14 +162,14 @@ async def read_generations(store: Store) -> list[Generation]:
 
 async def read_live(store: Store, group: int) -> LiveList:
     """The live list of a group."""
-    key = live_key(group)
+    key = keys.live_key(group)
     return decode(key, await store.get(key), LiveList)
 
 
 def not_what_it_was(store: Store, missing: str) -> StoreUnavailable:
-    """The failure of a store in which something is missing that is always there."""
+    """The failure of a store without an object that it must have."""
     return StoreUnavailable(
-        f"the store {store.root} has no {missing}, so it is not what it was: is its disk mounted?"
+        f"the store {store.root} has no {missing}, which it had before: is its disk mounted?"
     )
 
 
@@ -223,12 +179,12 @@ def newest_generation(generations: Sequence[Generation]) -> int:
 
 
 def _was_written_before(key: str, time: int) -> bool:
-    """Whether an object got its name before a time; not if that was in the same millisecond."""
-    return (milliseconds_of(ulid_of(key) or "0") + 1) * 1000 <= time
+    """Whether an object got its key before a time, and not in the same millisecond."""
+    return (keys.made_at(key) or 0) + 1000 <= time
 
 
 def decode(key: str, data: bytes, kind: type[Document]) -> Document:
-    """A document that was stored under a key; ObjectDamaged if it is not what was written."""
+    """The document in the object of a key; ObjectDamaged if it is not what was written."""
     try:
         has_checksum = checksum.has_checksum(data)
         document = msgspec.json.decode(data, type=kind)
@@ -245,17 +201,17 @@ def decode(key: str, data: bytes, kind: type[Document]) -> Document:
 
 
 def _check_fields(data: bytes, kind: type[msgspec.Struct]) -> None:
-    """Refuse an object without a checksum that has a field too many: it may be the one of the checksum."""
+    """Reject an object without a checksum that has an unknown field: it may be a damaged checksum."""
     unknown = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).keys() - set(kind.__struct_fields__)
     if unknown:
-        raise ValueError(f"it has a field {min(unknown)!r} that does not belong there")
+        raise ValueError(f"it has an unknown field {min(unknown)!r}")
 
 
 def _manifest_problems(key: str, manifest: Manifest) -> Iterator[str]:
     """Why a manifest cannot be what was written under this key."""
     group, position, segment = manifest.group, manifest.position, manifest.segment
-    if not key.startswith(_manifest_prefix(group, position)):
-        yield f"it says that it is of group {group} and position {position}, which is not what its name says"
+    if not key.startswith(keys.manifest_prefix(group, position)):
+        yield f"it says that it is of group {group} and position {position}, but its name says otherwise"
     if manifest.generation != position >> GENERATION_SHIFT:
         yield f"position {position} is not of generation {manifest.generation}"
     if not 0 <= manifest.start <= position:
@@ -263,36 +219,36 @@ def _manifest_problems(key: str, manifest: Manifest) -> Iterator[str]:
     if segment is not None:
         if (segment.first, segment.last) != (manifest.start, position):
             yield f"its segment has the positions {segment.first} to {segment.last}"
-        if not segment.path.startswith(_segment_prefix(group, segment.first, segment.last)):
+        if not segment.path.startswith(keys.segment_prefix(group, segment.first, segment.last)):
             yield f"the segment {segment.path} is of other positions"
-    if not manifest.state or not manifest.state[-1].path.startswith(_state_prefix(group, position)):
+    if not manifest.state or not manifest.state[-1].path.startswith(keys.state_prefix(group, position)):
         yield f"it names no state of position {position}"
     if [state.base for state in manifest.state] != [True] + [False] * (len(manifest.state) - 1):
-        yield "its state is not one base and what changed after it"
-    if manifest.previous is not None and not manifest.previous.startswith(f"manifests/g{group}/"):
+        yield "its state is not one base and the changes after it"
+    if manifest.previous is not None and not manifest.previous.startswith(keys.manifests_prefix(group)):
         yield f"{manifest.previous} is not the name of a manifest"
 
 
 def _generation_problems(key: str, generation: Generation) -> Iterator[str]:
     """Why a generation cannot be what was written under this key."""
-    if key != generation_key(generation.generation):
-        yield f"it says that it is of generation {generation.generation}, which is not what its name says"
+    if key != keys.generation_key(generation.generation):
+        yield f"it says that it is of generation {generation.generation}, but its name says otherwise"
     if generation.groups < 1:
         yield f"it says that there are {generation.groups} groups"
     for group, position in generation.ended.items():
         source = generation.source or ""
-        if source.startswith(f"manifests/g{group}/") and not source.startswith(
-            _manifest_prefix(int(group), position)
+        if source.startswith(keys.manifests_prefix(group)) and not source.startswith(
+            keys.manifest_prefix(int(group), position)
         ):
-            yield f"it goes on from {source}, and says that this is position {position}"
+            yield f"it continues {source}, and says that this is position {position}"
 
 
 def _live_problems(key: str, live: LiveList) -> Iterator[str]:
     """Why a live list cannot be what was written under this key."""
-    if key != live_key(live.group):
-        yield f"it says that it is of group {live.group}, which is not what its name says"
+    if key != keys.live_key(live.group):
+        yield f"it says that it is of group {live.group}, but its name says otherwise"
     for segment in live.segments:
-        if not segment.path.startswith(_segment_prefix(live.group, segment.first, segment.last)):
+        if not segment.path.startswith(keys.segment_prefix(live.group, segment.first, segment.last)):
             yield f"the segment {segment.path} is of other positions"
     if live.segments and live.segments[-1].last > live.position:
         yield f"its segments reach beyond its position {live.position}"

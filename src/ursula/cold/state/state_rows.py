@@ -1,8 +1,8 @@
-"""The state in the store: rows of streams, buckets and segments in Parquet, all or those that changed.
+"""State objects: the state rows of a group in Parquet, all of them or those that changed.
 
-Columns: `kind`, `bucket` and `name` are the key of a row (for a segment and a replaced object the key of the
-object is in `bucket`), `row` its bytes, null if it is gone. The group's own row has the kind `group`. What
-the bytes of a row are is written in `ursula.model`; this is where they are kept.
+Columns: `kind`, `bucket` and `name` are the key of a row (for a segment and a replaced object, `bucket` has
+the key of the object), and `row` its bytes, null if the row was removed. The group's own row has the kind
+`group`. `ursula.model.store_view.checkpoint` describes the bytes of a row.
 """
 
 import zlib
@@ -16,7 +16,7 @@ from ..objects.checksum import digest_of
 
 FORMAT = 1
 KINDS = ("group", "bucket", "stream", "segment", "replaced", "grave", "ingest")
-"""By the number that stands for each in memory."""
+"""The kinds of rows as they are stored, by their number in memory (`RowKind`)."""
 BATCH_ROWS = 4096
 ROW_GROUP_ROWS = 65_536
 
@@ -33,7 +33,7 @@ Row = tuple[tuple[int, str, str], bytes | None]
 
 
 class EncodedState(NamedTuple):
-    """The bytes of a state object, and what those who name it should know."""
+    """The bytes of a state object, and what a manifest says about it."""
 
     data: pa.Buffer
     rows: int
@@ -41,7 +41,7 @@ class EncodedState(NamedTuple):
 
 
 class StateRow(NamedTuple):
-    """A row as it is read back."""
+    """A row of a state object."""
 
     kind: int
     bucket: str
@@ -50,7 +50,7 @@ class StateRow(NamedTuple):
 
 
 def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
-    """Some rows as columns; quick for a few thousand."""
+    """Some rows as columns; fast for a few thousand."""
     keys = [key for key, _ in rows]
     return pa.RecordBatch.from_arrays(
         [
@@ -64,7 +64,7 @@ def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
 
 
 def encode_state(batches: Sequence[pa.RecordBatch]) -> EncodedState:
-    """The object of these rows. Blocking: for a thread."""
+    """The state object of these rows. Blocking: for a thread."""
     table = pa.Table.from_batches(batches, schema=STATE_SCHEMA)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -85,7 +85,7 @@ def encode_state(batches: Sequence[pa.RecordBatch]) -> EncodedState:
 def read_state(data: bytes, digest: str | None) -> Iterator[list[StateRow]]:
     """The rows of a state object, some at a time; ValueError if it is damaged. Blocking: for a thread."""
     if digest is not None and digest_of(data) != digest:
-        raise ValueError("its digest is another than the one its manifest names")
+        raise ValueError("its digest is not the one that its manifest names")
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         version = (file.metadata.metadata or {}).get(b"ursula.format")

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from ...cold.objects import keys
 from ...cold.objects.store import Store, StoreFailed, StoreUnavailable
 from ...cold.objects.temp_files import Unfinished
 from ...cold.state import manifest as manifests
@@ -27,12 +28,12 @@ from ...model.journal import Journal
 from ...model.limits import BODY_BYTES_HELD_MAX
 from ...model.outcomes import CutMade, Done
 from ...model.store_view import checkpoint
-from ...model.store_view.dirty_rows import RowKind, RowSnapshot
+from ...model.store_view.dirty_rows import GROUP_KEY, RowKind, RowSnapshot
 from ..failures import Superseded
 from ..group.group import Group
-from ..load_state import GROUP_ROW, LoadedState
+from ..load_state import LoadedState
 from ..pacing import TimeSlice
-from ..segment_info import live_segment, made_at, segment_facts, state_facts
+from ..segment_info import live_segment, segment_facts, state_facts
 from ..store_identity import check_generation
 from .pace import FlushPace
 from .ranges import is_large
@@ -242,7 +243,7 @@ class Flusher:
         time_slice = TimeSlice(self._pace)
         state = await self._store_state(cut, is_base, batches)
         await time_slice.end()
-        oldest = min(made_at(stored.key) or 0 for stored in (segment, state) if stored is not None)
+        oldest = min(keys.made_at(stored.key) or 0 for stored in (segment, state) if stored is not None)
         command = Flushed(cut.start, cut.position, segment, state, oldest)
         outcome = await self._group.ask(command)
         if not isinstance(outcome, Done):
@@ -290,7 +291,7 @@ class Flusher:
 
     async def _capture(self, cut: _Cut) -> list[pa.RecordBatch]:
         capture, time_slice = cut.capture, TimeSlice()
-        batches = [batch_of([(GROUP_ROW, cut.group_row)])]
+        batches = [batch_of([(GROUP_KEY, cut.group_row)])]
         while not capture.is_done:
             capture.step(CAPTURE_STEP)
             if len(capture.rows) >= BATCH_ROWS // 4 or capture.is_done:
@@ -316,7 +317,7 @@ class Flusher:
 
     async def _store_state(self, cut: _Cut, is_base: bool, batches: list[pa.RecordBatch]) -> StoredState:
         encoded: EncodedState = await self._executor.do(encode_state, batches)
-        key = manifests.state_key(self._group.number, cut.position)
+        key = keys.state_key(self._group.number, cut.position)
         await self._store.put(key, memoryview(encoded.data))
         self.stored_bytes += encoded.data.size
         return StoredState(key, is_base, encoded.rows, encoded.data.size, encoded.digest)
@@ -337,7 +338,7 @@ class Flusher:
             state=[state_facts(state) for state in chain],
             previous=self.manifest,
         )
-        key = manifests.manifest_key(number, cut.position)
+        key = keys.manifest_key(number, cut.position)
         await self._store.put(key, manifests.encode(document))
         self.previous_position = self.manifest_position
         self.manifest, self.manifest_position, self.manifest_at = key, cut.position, cut.at
@@ -360,4 +361,4 @@ class Flusher:
             state.stored.flushed,
             [live_segment(segment) for segment in state.segments],
         )
-        await self._store.put(manifests.live_key(self._group.number), manifests.encode(document))
+        await self._store.put(keys.live_key(self._group.number), manifests.encode(document))

@@ -33,7 +33,7 @@ Parts = Sequence[tuple[str, Journal]]
 
 def is_large(parts: Parts) -> bool:
     """Whether these rows, with the blobs that they refer to, are too large to be in memory at once."""
-    return sum(journal.held_bytes + journal.part_bytes for _, journal in parts) > LARGE_BYTES
+    return sum(journal.memory_bytes + journal.slice_bytes for _, journal in parts) > LARGE_BYTES
 
 
 class Ranges:

@@ -58,7 +58,7 @@ async def _table(
     for part, step in steps:
         bucket, journal = parts[part]
         for rows, payloads in _small_steps(journal, step):
-            if journal.part_bytes:
+            if journal.slice_bytes:
                 await _fetch_blobs(payloads, fetch)
             batches.append(_batch(bucket, journal, group, rows, payloads))
             await time_slice.end()

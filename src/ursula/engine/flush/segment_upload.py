@@ -11,10 +11,10 @@ from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from ...cold.objects.keys import segment_key
 from ...cold.objects.store import Store
 from ...cold.objects.temp_files import Unfinished, as_store_failure
 from ...cold.segment.writer import EncodedSegment, SegmentSummary, SegmentWriter, encode_segment
-from ...cold.state import manifest as manifests
 from ...model.commands import StoredSegment
 from ..pacing import Pace, TimeSlice
 from ..segment_info import segment_from_summary
@@ -50,7 +50,7 @@ class SegmentRange(NamedTuple):
 
     def new_key(self) -> str:
         """A new, unique key for the segment."""
-        return manifests.segment_key(self.group, self.first, self.last)
+        return segment_key(self.group, self.first, self.last)
 
 
 async def upload_whole(

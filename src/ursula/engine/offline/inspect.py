@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ...cold.objects.keys import segments_prefix
 from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store
 from ...cold.segment.report import SegmentReport
 from ...cold.state import manifest as manifests
@@ -114,7 +115,7 @@ async def _survey(store: Store, group: int, moment: Moment | None) -> GroupSurve
     loaded: LoadedState = await load(store, chosen.manifest, chosen.key)
     segments = all_segments(loaded.state)
     named = {segment.key for segment in segments}
-    stored = await store.list(f"segments/g{group}/")
+    stored = await store.list(segments_prefix(group))
     return GroupSurvey(
         group=group,
         manifests=await manifests.find_manifests(store, group),
@@ -159,7 +160,7 @@ async def _check_documents(store: Store, group: int) -> list[Damage]:
 async def _check_alone(store: Store, group: int, progress: Progress) -> list[Damage]:
     """Check segments against their own checksums, where there is no state to check them against."""
     damages = []
-    stored = await store.list(f"segments/g{group}/")
+    stored = await store.list(segments_prefix(group))
     for number, found in enumerate(stored):
         report = await examine_object(store, found.key)
         damages += [Damage(found.key, problem) for problem in report.problems]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from ...cold.objects import keys
 from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store
 from ...cold.state import manifest as manifests
 from ...cold.state.manifest import FoundManifest, Generation, LiveList, Manifest, StateFacts
@@ -23,12 +24,13 @@ from ...cold.state.state_rows import BATCH_ROWS, batch_of, encode_state
 from ...log.interface import GENERATION_SHIFT
 from ...model.state import State
 from ...model.store_view import checkpoint
+from ...model.store_view.dirty_rows import GROUP_KEY
 from ...model.store_view.generation import begin_generation
 from ..clock import Clock, system_clock
 from ..data_folder import FORMAT as FOLDER_FORMAT
 from ..data_folder import Identity, NewFolder
 from ..heartbeat import find_heartbeats, is_alive
-from ..load_state import GROUP_ROW, LoadedState, StoreRefused, load
+from ..load_state import LoadedState, StoreRefused, load
 from ..segment_info import live_segment
 from .verify import Damage, Extent, Progress, check_contents, check_presence, extent_of
 
@@ -283,7 +285,7 @@ async def _begin(store: Store, newest: Generation, chosen: Sequence[Chosen], now
         source=chosen[0].key,
         ended={str(one.manifest.group): one.manifest.position for one in chosen},
     )
-    key = manifests.generation_key(generation.generation)
+    key = keys.generation_key(generation.generation)
     if not await store.create(key, manifests.encode(generation)):
         raise RestoreRefused(
             f"another restore has just created {key}: find out which, and run this one again if it is needed"
@@ -297,7 +299,7 @@ async def _store_base(store: Store, generation: Generation, loaded: LoadedState,
     position = generation.generation << GENERATION_SHIFT
     begin_generation(state, position, generation.at, [facts.path for facts in loaded.manifest.state])
     encoded = await asyncio.to_thread(lambda: encode_state(_batches(state, progress)))
-    key = manifests.state_key(group, position)
+    key = keys.state_key(group, position)
     await store.put(key, memoryview(encoded.data))
     manifest = Manifest(
         format=manifests.FORMAT,
@@ -311,14 +313,14 @@ async def _store_base(store: Store, generation: Generation, loaded: LoadedState,
         state=[StateFacts(key, True, encoded.rows, encoded.data.size, encoded.digest)],
         previous=loaded.key,
     )
-    await store.put(manifests.manifest_key(group, position), manifests.encode(manifest))
+    await store.put(keys.manifest_key(group, position), manifests.encode(manifest))
     segments = [live_segment(one) for one in state.segments]
     live = LiveList(generation.cluster, generation.generation, group, position, segments)
-    await store.put(manifests.live_key(group), manifests.encode(live))
+    await store.put(keys.live_key(group), manifests.encode(live))
 
 
 def _batches(state: State, progress: Progress) -> list[pa.RecordBatch]:
-    batches = [batch_of([(GROUP_ROW, checkpoint.group_row(state))])]
+    batches = [batch_of([(GROUP_KEY, checkpoint.group_row(state))])]
     keys = list(checkpoint.all_keys(state))
     for first in range(0, len(keys), BATCH_ROWS):
         some = keys[first : first + BATCH_ROWS]

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ...cold.objects.checksum import digest_of
+from ...cold.objects.keys import BLOBS, blob_key, segments_prefix
 from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store
 from ...cold.segment.report import Range, SegmentReport, examine
 from ...cold.state.manifest import Manifest
@@ -101,7 +102,7 @@ def blobs_of(state: State) -> list[Blob]:
     for _, _, row in _all_rows(state):
         if row.snapshot is not None:
             _, blob, _, size, digest = row.snapshot
-            key = f"blobs/{blob}"
+            key = blob_key(blob)
             if blob in state.blobs or key in state.stored.replaced:
                 found[key] = Blob(key, size, digest)
     return list(found.values())
@@ -128,9 +129,9 @@ async def check_presence(store: Store, loaded: LoadedState, progress: Progress) 
     state = loaded.state
     wanted = [(segment.key, segment.size) for segment in all_segments(state)]
     wanted += [(blob.key, blob.size) for blob in blobs_of(state)]
-    sizes = {stored.key: stored.size for stored in await store.list(f"segments/g{state.group}/")}
-    if any(key.startswith("blobs/") for key, _ in wanted):
-        sizes |= {stored.key: stored.size for stored in await store.list("blobs/")}
+    sizes = {stored.key: stored.size for stored in await store.list(segments_prefix(state.group))}
+    if any(key.startswith(BLOBS) for key, _ in wanted):
+        sizes |= {stored.key: stored.size for stored in await store.list(BLOBS)}
     found = []
     for number, (key, size) in enumerate(wanted):
         progress("looking for objects", number + 1, len(wanted))

@@ -80,7 +80,7 @@ class FeedReads:
     async def _read_hot(
         self, bucket: str, after: int, until: int | None, bytes_max: int
     ) -> FeedPage | Refused | None:
-        page = self._state.reads.read_feed(bucket, after, until, bytes_max, with_parts=True)
+        page = self._state.reads.read_feed(bucket, after, until, bytes_max, with_slices=True)
         if isinstance(page, FeedNotInMemory):
             return None
         if isinstance(page, FeedPage):

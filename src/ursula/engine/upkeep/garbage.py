@@ -35,6 +35,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from ...cold.objects import keys
+from ...cold.objects.keys import made_at
 from ...cold.objects.store import ObjectDamaged, ObjectInfo, ObjectMissing, Store, StoreFailed
 from ...cold.state import manifest as manifests
 from ...model.commands import Collect
@@ -44,7 +46,6 @@ from ..clock import Clock
 from ..flush.flusher import Flusher
 from ..group.group import Group
 from ..pacing import TimeSlice
-from ..segment_info import made_at
 from ..store_identity import check_generation
 
 ROUNDS_KEPT = 24
@@ -158,10 +159,10 @@ class GarbageCollector:
     def _prefixes(self) -> list[str]:
         numbers = [group.number for group in self._groups]
         return [
-            *(f"segments/g{number}/" for number in numbers),
-            *(f"state/g{number}/" for number in numbers),
-            "blobs/",
-            "staging/",
+            *map(keys.segments_prefix, numbers),
+            *map(keys.states_prefix, numbers),
+            keys.BLOBS,
+            keys.STAGING,
         ]
 
     async def _sweep_manifests(self, number: int, first: int, last_but_one: int) -> set[str]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ...cold.objects.keys import made_at
 from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store, StoreFailed
 from ...cold.objects.temp_files import Unfinished
 from ...cold.segment.reader import Segments
@@ -20,7 +21,6 @@ from ...model.outcomes import Done, Ignored
 from ..clock import Clock, system_clock
 from ..flush.segment_upload import PacedExecutor, SegmentRange, upload_streamed
 from ..group.group import Group
-from ..segment_info import made_at
 from .liveness import LiveRows
 from .merge_policy import FULL_BYTES, next_run
 from .merge_rows import MergeRows

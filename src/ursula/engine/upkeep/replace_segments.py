@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from ...cold.objects.keys import made_at, segment_prefix
 from ...cold.objects.store import Store
 from ...cold.segment.footer import Footer
 from ...cold.segment.writer import SegmentSummary
@@ -13,7 +14,7 @@ from ...model.commands import Merge, StoredSegment
 from ...model.outcomes import AnyOutcome, Done, Ignored
 from ..failures import Failure, SegmentsReplaced, SegmentUnfit
 from ..group.group import Group
-from ..segment_info import made_at, segment_from_summary
+from ..segment_info import segment_from_summary
 
 TAIL_BYTES = 1 << 20
 STEP_BYTES = 8 << 20
@@ -51,7 +52,7 @@ def _done_before(group: Group, old: Sequence[str], new: str) -> Done | None:
 async def _examine(store: Store, group: int, inputs: Sequence[StoredSegment], key: str) -> StoredSegment:
     """The new segment, if it is whole and has as many rows, of the same positions, as the inputs have."""
     first, last = inputs[0].first, inputs[-1].last
-    name = f"segments/g{group}/{first:020d}-{last:020d}-"
+    name = segment_prefix(group, first, last)
     if not key.startswith(name) or not key.endswith(".parquet") or made_at(key) is None:
         raise SegmentUnfit(f"its name is not {name}ULID.parquet")
     size = await store.size(key)

@@ -1,4 +1,4 @@
-"""Appending what was decided: messages, producer, `Stream-Seq`, window and journal together."""
+"""Appending, once decided: changes messages, producer, `Stream-Seq`, deadline and journal together."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -46,7 +46,7 @@ def change_append(state: "State", command: Append, stream: Stream, index: int) -
 
 
 def close(bucket: Bucket, stream: Stream, command: Append | Create, index: int) -> None:
-    """Close a stream with the append that was written last, or with its creation."""
+    """Close a stream with the last append, or with its creation."""
     stream.closed = True
     producer = command.producer
     if producer is not None and stream.producers is not None:  # a PUT without a body has no producer
@@ -67,7 +67,7 @@ def write(
     producer = command.producer
     if command.body is not None:
         messages = slices_of(command.body)
-        stream.messages.has_parts = True
+        stream.messages.has_slices = True
     if messages:
         offset = stream.tail
         record, step = (stream.next_record, 1) if stream.media_type == JSON else (NO_RECORD, 0)
@@ -103,7 +103,7 @@ def _add_frames(
     producer: Producer | None,
     counts: tuple[int, ...],
 ) -> None:
-    """The rows of a JSON batch: the first of each append after the first says that it is one."""
+    """Add the rows of a JSON batch. The first row of each append but the first says that an append begins."""
     number = 0
     for frame, count in enumerate(counts):
         for first in range(count):

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def change_create_bucket(state: "State", command: CreateBucket, plan: None, index: int) -> BucketCreated:
-    """Make an empty bucket."""
+    """Create an empty bucket."""
     add_bucket(state, command.bucket)
     return BucketCreated(command.bucket)
 
 
 def add_bucket(state: "State", name: str) -> Bucket:
-    """Make a bucket that is not there."""
+    """Add a bucket that does not exist."""
     state.dirty_rows.note((RowKind.BUCKET, name, ""))
     unparked = state.residency.unparked
     bucket = state.buckets[name] = Bucket(name, state.position, state.at, state.gauge, unparked)
@@ -28,7 +28,7 @@ def add_bucket(state: "State", name: str) -> Bucket:
 
 
 def change_delete_bucket(state: "State", command: DeleteBucket, bucket: Bucket, index: int) -> BucketDeleted:
-    """Remove an empty bucket, and its bulk writes with it."""
+    """Remove an empty bucket and its bulk writes."""
     state.dirty_rows.note((RowKind.BUCKET, bucket.name, ""))
     for key in [key for key in state.ingests if key[0] == bucket.name]:
         forget_ingest(state, key)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..state import State
 
 REFUSED_KEPT = 1000
-"""How many refused rows are named; the others are only counted."""
+"""How many refused rows are listed; further ones are only counted."""
 
 REFUSED_MESSAGE_CHARACTERS = 200
 
@@ -58,7 +58,7 @@ def change_ingest_rows(state: "State", command: IngestRows, plan: NextRows, inde
 
 
 def _append_row(state: "State", bucket: Bucket, row: IngestRow, may_create: bool, index: int) -> AnyOutcome:
-    """Append one row to its stream, which may be created for it."""
+    """Append one row to its stream, which is created if that is allowed and needed."""
     if row.problem is not None:
         code, message = row.problem
         return Refused(cast(ErrorCode, code), message)
@@ -69,7 +69,7 @@ def _append_row(state: "State", bucket: Bucket, row: IngestRow, may_create: bool
 
 
 def forget_ingest(state: "State", name: tuple[str, str]) -> None:
-    """The bucket of a bulk write is deleted."""
+    """Forget a bulk write whose bucket is deleted."""
     state.dirty_rows.note((RowKind.INGEST, *name))
     ingest = state.ingests.pop(name)
     if not ingest.ended:
@@ -77,7 +77,7 @@ def forget_ingest(state: "State", name: tuple[str, str]) -> None:
 
 
 def _release_staged(state: "State", ended: Ingest) -> None:
-    """A bulk write no longer needs its objects."""
+    """Release the objects of a bulk write that has ended, except those that another one needs."""
     needed = {key for ingest in state.ingests.values() if not ingest.ended for key in ingest.objects}
     for key in dict.fromkeys(ended.objects):
         if key not in needed:
@@ -85,7 +85,7 @@ def _release_staged(state: "State", ended: Ingest) -> None:
 
 
 class _Progress:
-    """What was done of one part of the rows."""
+    """How far some rows of a bulk write were appended."""
 
     def __init__(self, ingest: Ingest, first: int) -> None:
         self._ingest = ingest
@@ -95,12 +95,12 @@ class _Progress:
         self.failed = False
 
     def add(self, stream: str, refusal: Refused | None) -> None:
-        """The next row was appended, or refused: that is the end, unless refused rows are dropped."""
+        """Note the result of the next row. A refused row ends the bulk write unless such rows are dropped."""
         if refusal is None:
             self._appended += 1
         else:
-            words = refusal.message[:REFUSED_MESSAGE_CHARACTERS]
-            self._refused.append(RefusedRow(self._ingest.object, self._row, stream, refusal.code, words))
+            message = refusal.message[:REFUSED_MESSAGE_CHARACTERS]
+            self._refused.append(RefusedRow(self._ingest.object, self._row, stream, refusal.code, message))
             self.failed = not self._ingest.drop_refused
         self._row += 1
 

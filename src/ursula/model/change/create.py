@@ -1,4 +1,4 @@
-"""Creating a stream, new or as a fork, with its first messages."""
+"""Creating a stream, empty or as a fork, with its first messages."""
 
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def change_create(state: "State", command: Create, plan: NewStream, index: int) -> Created:
-    """Make the stream."""
+    """Create the stream."""
     bucket = state.buckets.get(command.bucket) or add_bucket(state, command.bucket)
     state.dirty_rows.note((RowKind.STREAM, command.bucket, command.stream))
     incarnation = f"{state.group}-{state.position}-{index}"

@@ -8,6 +8,7 @@ from ..commands import PublishSnapshot, Trim
 from ..decide.snapshot import published, trimmed
 from ..journal import EventKind
 from ..outcomes import Snapshot, SnapshotPublished, StreamTrimmed
+from ..store_view.store_state import blob_key
 from ..stream.stream import Stream
 from .store import replace_object, want_object
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def change_publish(state: "State", command: PublishSnapshot, stream: Stream, index: int) -> SnapshotPublished:
-    """Show the snapshot, unless it is shown already, and trim to it if asked."""
+    """Make the snapshot the visible one, unless it is already, and trim to it if asked."""
     bucket = state.buckets[command.bucket]
     journal = state.enter(bucket)
     state.touch(command.bucket, stream)
@@ -58,19 +59,19 @@ def _trim(
 
 
 def drop_trimmed(state: "State", bucket: Bucket, stream: Stream) -> None:
-    """Drop messages that were trimmed; if there are very many, residency drops the rest step by step."""
+    """Drop trimmed messages; if there are very many, residency drops the rest step by step."""
     if not stream.drop_trimmed():
         state.residency.note_trimmed(bucket.name, stream.name)
 
 
 def show_blob(state: "State", blob: str) -> None:
-    """One stream more shows a blob."""
+    """Count one more stream whose snapshot is this blob."""
     state.blobs[blob] = state.blobs.get(blob, 0) + 1
-    want_object(state, f"blobs/{blob}")
+    want_object(state, blob_key(blob))
 
 
 def hide_snapshot(state: "State", stream: Stream) -> None:
-    """A stream no longer shows its snapshot."""
+    """Take the snapshot of a stream away, and release its blob if no other stream shows it."""
     if stream.snapshot is None:
         return
     blob = stream.snapshot.blob
@@ -78,4 +79,4 @@ def hide_snapshot(state: "State", stream: Stream) -> None:
     state.blobs[blob] -= 1
     if not state.blobs[blob]:
         del state.blobs[blob]
-        replace_object(state, f"blobs/{blob}")
+        replace_object(state, blob_key(blob))

@@ -1,4 +1,4 @@
-"""Noting what the store has: cuts, flushes, merges and garbage collection."""
+"""Recording what the store has: cuts, flushes, merges and garbage collection."""
 
 from typing import TYPE_CHECKING
 
@@ -6,7 +6,7 @@ from ..commands import Collect, FlushBegin, Flushed, Merge, StoredSegment
 from ..deleted import DeletedStream
 from ..outcomes import CutMade, Done
 from ..store_view.dirty_rows import RowKind
-from ..store_view.store_state import Replaced
+from ..store_view.store_state import Replaced, blob_key
 
 if TYPE_CHECKING:
     from ..state import State
@@ -19,7 +19,7 @@ def change_flush_begin(state: "State", command: FlushBegin, plan: None, index: i
 
 
 def change_flushed(state: "State", command: Flushed, plan: None, index: int) -> Done:
-    """Note what was flushed: memory no longer needs it."""
+    """Record a flush: memory no longer needs what the store has."""
     stored = state.stored
     stored.flushed = command.cut
     stored.ahead = None
@@ -33,7 +33,7 @@ def change_flushed(state: "State", command: Flushed, plan: None, index: int) -> 
         stored.chain += (command.state,)
     for position, blob in stored.bodies:
         if position <= command.cut:
-            replace_object(state, f"blobs/{blob}")
+            replace_object(state, blob_key(blob))
     stored.bodies = [body for body in stored.bodies if body[0] > command.cut]
     parts = [part for cut, parts in state.sealed_parts if cut <= command.cut for part in parts]
     state.sealed_parts = [sealed for sealed in state.sealed_parts if sealed[0] > command.cut]
@@ -42,7 +42,7 @@ def change_flushed(state: "State", command: Flushed, plan: None, index: int) -> 
 
 
 def change_merge(state: "State", command: Merge, plan: None, index: int) -> Done:
-    """Replace segments by the one that holds their rows."""
+    """Replace segments by one that has their rows."""
     for key in command.inputs:
         state.dirty_rows.note((RowKind.SEGMENT, key, ""))
         state.segments.remove(key)
@@ -70,21 +70,21 @@ def change_collect(state: "State", command: Collect, plan: None, index: int) -> 
 
 
 def want_object(state: "State", key: str) -> None:
-    """Something needs an object of the store, perhaps again."""
+    """Mark an object of the store as needed, perhaps again."""
     if key in state.stored.replaced:
         state.dirty_rows.note((RowKind.REPLACED, key, ""))
         del state.stored.replaced[key]
 
 
 def replace_object(state: "State", key: str) -> None:
-    """Nothing needs an object of the store any more."""
+    """Mark an object of the store as replaced: nothing needs it any more."""
     state.dirty_rows.note((RowKind.REPLACED, key, ""))
     state.stored.replaced[key] = Replaced(state.position, state.at)
 
 
 def _release_snapshot(state: "State", tombstone: DeletedStream) -> None:
-    """Older manifests have the deleted stream, and need its snapshot for as long as they are kept."""
-    if tombstone.blob is not None and (key := f"blobs/{tombstone.blob}") in state.stored.replaced:
+    """Count a tombstone's snapshot as replaced only now: older manifests need it while they are kept."""
+    if tombstone.blob is not None and (key := blob_key(tombstone.blob)) in state.stored.replaced:
         replace_object(state, key)
 
 

@@ -1,4 +1,4 @@
-"""Ending streams, bringing them back, and changing what they have beside their messages."""
+"""Ending streams, bringing them back, and changing their deadlines and attributes."""
 
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ def change_delete(state: "State", command: Delete, stream: Stream, index: int) -
 
 
 def change_expire(state: "State", command: Expire, stream: Stream, index: int) -> Ended:
-    """The same for a stream whose deadline has passed."""
+    """Remove a stream whose deadline has passed, in the same way."""
     return _end(state, command.bucket, stream, EventKind.EXPIRE, index)
 
 
@@ -67,7 +67,7 @@ def change_undelete(state: "State", command: Undelete, tombstone: DeletedStream,
 
 
 def _revive(state: "State", bucket: Bucket, name: str, tombstone: DeletedStream) -> Stream:
-    """The stream as it was: the hidden one that forks kept, or one made from its row."""
+    """The stream as it was: the hidden one that forks still need, or one decoded from its row."""
     stream = decode_stream(name, tombstone.row)
     kept = bucket.streams.get(name)
     if kept is not None:

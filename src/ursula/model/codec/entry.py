@@ -1,11 +1,11 @@
 """The log entry: one batch of commands as bytes.
 
-The version is raised with every new command or field, so that an older server which meets one can
-say what it is missing; entries of every lower version stay readable.
+The version is raised with every new command or field, so that an older server that reads one can
+say which version it needs; entries of every lower version stay readable.
 
 Layout: a msgpack array of four: format version, proposer, time in microseconds since 1970, and the
-array of commands, each an array that begins with its tag. The proposer is a random number of the
-process that wrote it, so that no two processes ever write the same entry.
+array of commands, each an array that begins with its tag. The proposer is a random number that
+each process draws, so that no two processes ever write the same entry.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ ENTRY_VERSION = 5
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[int, int, int, list[AnyCommand]])
-_items = msgspec.msgpack.Decoder(list[msgspec.Raw])  # of any version: all it promises is an array
+_items = msgspec.msgpack.Decoder(list[msgspec.Raw])  # an entry of any version is at least an array
 
 
 class DecodedEntry(NamedTuple):
@@ -31,7 +31,7 @@ class DecodedEntry(NamedTuple):
 
 
 class EntryUnreadable(Exception):
-    """An entry that this version cannot read: the log was written by a newer one, or is not ours."""
+    """An entry that this version cannot read: a newer one wrote the log, or another program did."""
 
 
 def encode(proposer: int, at: int, commands: Sequence[AnyCommand]) -> bytes:
@@ -40,7 +40,7 @@ def encode(proposer: int, at: int, commands: Sequence[AnyCommand]) -> bytes:
 
 
 def decode(payload: bytes) -> DecodedEntry:
-    """The batch in these bytes, or EntryUnreadable with the versions on both sides."""
+    """The batch in these bytes; EntryUnreadable, with both versions, if there is none."""
     try:
         version, proposer, at, commands = _decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""What the journal tells of a command that is not an append: as JSON, what a follower cannot know."""
+"""The events of the journal: commands that are not appends, as JSON with what a follower cannot know."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def creation(command: Create, stream: Stream) -> bytes | None:
-    """How a stream began: its lifetime, its attributes, and for a fork where it left its source."""
+    """How a stream began: its lifetime, its attributes, and where a fork branches off its source."""
     fields: dict[str, Any] = {}
     if command.fork is not None:
         fields["source"] = command.fork.source
@@ -44,5 +44,5 @@ def snapshot(command: PublishSnapshot) -> bytes:
 
 
 def trim(command: Trim | PublishSnapshot) -> bytes:
-    """Where a stream begins from now on."""
+    """The earliest offset of a stream from now on."""
     return _encode({"earliest": command.offset})

@@ -70,7 +70,7 @@ def decide_append(
 
 
 def check_producer(producer: Producer, known: ProducerState | None, stream: Stream | None) -> Refused | None:
-    """Why this request of a producer, which is no duplicate, cannot be taken; None if it can."""
+    """Why this request of a producer, which is not a duplicate, is refused; None if it is not."""
     if known is None:
         expected = 0
     elif producer.epoch < known.epoch:
@@ -95,7 +95,7 @@ def check_producer(producer: Producer, known: ProducerState | None, stream: Stre
 
 
 def message_count(command: Append | Create) -> int:
-    """How many messages it brings."""
+    """How many messages a command has."""
     return len(command.messages) if command.body is None else len(command.body.sizes)
 
 
@@ -115,14 +115,24 @@ def _on_closed(stream: Stream, command: Append, close_only: bool) -> Appended | 
         if close_only:
             return _again(stream, command, stream.tail, stream.next_record)
     elif stream.closed_by == (producer.id, producer.epoch, producer.seq):
-        return _again(stream, command, stream.tail, stream.next_record, producer.epoch, producer.seq)
+        epoch, seq = producer.epoch, producer.seq
+        return _again(stream, command, stream.tail, stream.next_record, epoch=epoch, seq=seq)
     return refused("stream_closed", "the stream is closed", stream)
 
 
 def _duplicate(stream: Stream, command: Append, known: ProducerState) -> Appended:
     if command.producer is not None and command.producer.seq == known.seq:
-        return _again(stream, command, known.next_offset, known.next_record, known.epoch, known.seq)
-    return Appended(stream.incarnation, stream.tail, stream.tail, stream.closed, True, known.epoch, known.seq)
+        epoch, seq = known.epoch, known.seq
+        return _again(stream, command, known.next_offset, known.next_record, epoch=epoch, seq=seq)
+    return Appended(
+        incarnation=stream.incarnation,
+        tail=stream.tail,
+        next_offset=stream.tail,
+        closed=stream.closed,
+        duplicate=True,
+        epoch=known.epoch,
+        seq=known.seq,
+    )
 
 
 def _again(
@@ -133,8 +143,16 @@ def _again(
     epoch: int | None = None,
     seq: int | None = None,
 ) -> Appended:
-    """What the request came to when it was done, at this offset; its ordinals too unless they are trimmed."""
-    outcome = Appended(stream.incarnation, stream.tail, next_offset, stream.closed, True, epoch, seq)
+    """The outcome that a request had when it was done; with its ordinals, unless they are trimmed."""
+    outcome = Appended(
+        incarnation=stream.incarnation,
+        tail=stream.tail,
+        next_offset=next_offset,
+        closed=stream.closed,
+        duplicate=True,
+        epoch=epoch,
+        seq=seq,
+    )
     if stream.is_json and next_offset >= stream.earliest:
         outcome.record_next = next_record
         outcome.record_start = next_record - message_count(command)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def decide_create_bucket(state: "State", command: CreateBucket) -> Refused | None:
-    """Refused if the bucket exists."""
+    """Refused if the bucket exists; otherwise None."""
     if command.bucket in state.buckets:
         return Refused("bucket_exists", f"the bucket {command.bucket!r} exists")
     return None

@@ -1,8 +1,8 @@
 """Bulk writes: the rows of staged objects become appends, each exactly once.
 
 An app (a query, a job) numbers its writes. The first list of objects for a version wins, a repeated request
-continues it, and an older version is refused. Rows are appended in parts; each part names the row that it
-begins with, and only the part that begins with the next row is applied. So a writer that is killed and
+continues it, and an older version is refused. Each command appends some rows and names the first of them;
+only the command that begins with the next row is applied. So a writer that is killed and
 restarted, or two writers at once, neither skip nor repeat a row.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NextRows(NamedTuple):
-    """The bulk write whose next rows came, and the bucket that they go to."""
+    """The bulk write that a command continues, and its bucket."""
 
     ingest: Ingest
     bucket: Bucket
@@ -28,7 +28,7 @@ class NextRows(NamedTuple):
 def decide_ingest_begin(state: "State", command: IngestBegin) -> Ingest | Refused | None:
     """None if a new bulk write begins.
 
-    One that is under way must end before a newer one begins: then the outcome is the older one.
+    A bulk write that is under way must end before a newer one begins; until then, it is the outcome.
     """
     known = state.ingests.get((command.bucket, command.app))
     if command.bucket not in state.buckets:
@@ -53,7 +53,7 @@ def decide_ingest_rows(state: "State", command: IngestRows) -> NextRows | Ignore
 
 
 def _is_next(known: Ingest, command: IngestRows) -> bool:
-    """Whether these are the rows that come next."""
+    """Whether the command has the next rows."""
     return not known.ended and (known.version, known.object, known.row) == (
         command.version,
         command.object,
@@ -62,7 +62,7 @@ def _is_next(known: Ingest, command: IngestRows) -> bool:
 
 
 def _is_mistaken(bucket: Bucket, row: IngestRow) -> bool:
-    """Whether the stream of a row is of another type than was assumed when the row was read."""
+    """Whether the stream of a row has another content type than was assumed when the row was read."""
     if not row.assumed:
         return False
     stream = bucket.find(row.stream)

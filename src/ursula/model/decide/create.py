@@ -1,4 +1,4 @@
-"""The decision to create a stream, new or as a fork, and what a repeated creation is compared with."""
+"""The decision to create a stream, empty or as a fork, and how a repeated creation is compared."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class NewStream:
-    """What is to be created: where it branches off, and with which configuration."""
+    """The plan of a new stream: its configuration, and where it branches off if it is a fork."""
 
     __slots__ = ("content_type", "expires_at", "fork_offset", "fork_record", "parent", "ttl_seconds")
 
@@ -73,9 +73,14 @@ def decide_create(
 
 
 def created(stream: Stream, new: bool, written: int = 0) -> Created:
-    """The outcome for a stream that exists as asked, and into which so many messages were written."""
+    """The outcome for a stream that exists as asked; `written` is how many messages the request wrote."""
     outcome = Created(
-        new, stream.incarnation, stream.content_type, stream.tail, stream.closed, stream.deadline
+        new=new,
+        incarnation=stream.incarnation,
+        content_type=stream.content_type,
+        tail=stream.tail,
+        closed=stream.closed,
+        deadline=stream.deadline,
     )
     if stream.is_json:
         outcome.record_next = stream.next_record
@@ -100,7 +105,7 @@ def _existing(stream: Stream, command: Create) -> Created | Refused:
 
 
 def _difference(stream: Stream, command: Create) -> str | None:
-    """What of the configuration differs from what is asked, in words; None if nothing does."""
+    """How the configuration differs from what is asked, in words; None if it does not."""
     forking = command.fork is not None
     asked = command.content_type or (stream.content_type if forking else DEFAULT)
     if media_type_of(asked) != stream.media_type:
@@ -120,20 +125,27 @@ def _difference(stream: Stream, command: Create) -> str | None:
 
 
 def _same_fork(stream: Stream, asked: ForkPoint | None) -> bool:
-    """Whether the stream is the fork asked for. Asking without an offset takes whatever it once came to."""
+    """Whether the stream is the fork asked for. A request without an offset matches any fork offset."""
     existing = stream.fork
     if existing is None or asked is None:
         return existing is asked
     if asked.source != existing.source or asked.sub_offset != existing.sub_offset:
         return False
-    came_to = stream.fork_offset if existing.offset is None else existing.offset
-    return asked.offset is None or asked.offset == came_to
+    offset = stream.fork_offset if existing.offset is None else existing.offset
+    return asked.offset is None or asked.offset == offset
 
 
 def _plan(bucket: Bucket | None, command: Create) -> NewStream | Refused:
     point = command.fork
     if point is None:
-        return NewStream(command.content_type or DEFAULT, command.ttl_seconds, command.expires_at, None, 0, 0)
+        return NewStream(
+            content_type=command.content_type or DEFAULT,
+            ttl_seconds=command.ttl_seconds,
+            expires_at=command.expires_at,
+            parent=None,
+            fork_offset=0,
+            fork_record=0,
+        )
     source = bucket.find(point.source) if bucket is not None else None
     if source is None:
         return stream_not_found(point.source)
@@ -141,17 +153,25 @@ def _plan(bucket: Bucket | None, command: Create) -> NewStream | Refused:
         return Refused("stream_exists", f"the source {point.source!r} was deleted and cannot be forked")
     if command.content_type is not None and media_type_of(command.content_type) != source.media_type:
         return Refused("content_type_mismatch", f"the source has content type {source.content_type}")
-    place = _fork_place(source, command)
-    if isinstance(place, Refused):
-        return place
+    point_found = _find_fork_point(source, command)
+    if isinstance(point_found, Refused):
+        return point_found
     ttl_seconds, expires_at = command.ttl_seconds, command.expires_at
     if ttl_seconds is None and expires_at is None:
         ttl_seconds, expires_at = source.ttl_seconds, source.expires_at
-    return NewStream(command.content_type or source.content_type, ttl_seconds, expires_at, source, *place)
+    offset, record = point_found
+    return NewStream(
+        content_type=command.content_type or source.content_type,
+        ttl_seconds=ttl_seconds,
+        expires_at=expires_at,
+        parent=source,
+        fork_offset=offset,
+        fork_record=record,
+    )
 
 
-def _fork_place(source: Stream, command: Create) -> tuple[int, int] | Refused:
-    """Where a fork leaves its source: the offset, and how many messages lie before it."""
+def _find_fork_point(source: Stream, command: Create) -> tuple[int, int] | Refused:
+    """Where a fork branches off its source: the offset, and how many messages precede it."""
     point, known = command.fork, command.forked_at
     offset = source.tail if point is None or point.offset is None else point.offset
     if offset > source.tail:
@@ -160,15 +180,15 @@ def _fork_place(source: Stream, command: Create) -> tuple[int, int] | Refused:
         return Refused("offset_trimmed", f"the source begins at {source.earliest}", earliest=source.earliest)
     if known is not None:
         if known.incarnation != source.incarnation:
-            return Refused("stream_not_found", "the source was deleted and made anew in the meantime")
+            return Refused("stream_not_found", "the source was deleted and created again in the meantime")
         return known.offset, known.record
     return resolve_fork(source, offset, 0 if point is None else point.sub_offset)
 
 
 def resolve_fork(source: Stream, offset: int, sub_offset: int) -> tuple[int, int] | Refused:
-    """The same for an offset and a sub-offset in a stream whose bytes there are in memory.
+    """The offset of a fork, and how many messages precede it, if the bytes there are in memory.
 
-    Bytes that are not are found in the store before a command is logged, which then tells the result.
+    If they are not, the engine resolves the fork from the store before it logs the command (`ForkedAt`).
     """
     if offset == source.tail and sub_offset == 0:
         return offset, source.next_record
@@ -181,10 +201,10 @@ def resolve_fork(source: Stream, offset: int, sub_offset: int) -> tuple[int, int
 
 
 def inside_message() -> Refused:
-    """A JSON stream is not forked within a message."""
-    return Refused("invalid_offset", "the fork offset lies inside a JSON message")
+    """A JSON stream cannot be forked inside a message."""
+    return Refused("invalid_offset", "the fork offset is inside a JSON message")
 
 
 def beyond_append() -> Refused:
-    """A sub-offset does not reach into the next append."""
-    return Refused("invalid_offset", "the sub-offset lies beyond the append at the fork offset")
+    """A sub-offset cannot reach into the next append."""
+    return Refused("invalid_offset", "the sub-offset is beyond the append at the fork offset")

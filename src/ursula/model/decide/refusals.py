@@ -50,5 +50,5 @@ def trimmed_off(stream: Stream) -> Refused:
 
 
 def stored_too_long_ago() -> Refused:
-    """The command names an object that no command has named for so long that it may be collected."""
-    return Refused("unavailable", "it took too long: what was stored for it may be gone again")
+    """The command names an object that was stored so long ago that it may have been collected."""
+    return Refused("unavailable", "it took too long: the object stored for it may have been deleted again")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def decide_publish(state: "State", command: PublishSnapshot) -> Stream | SnapshotPublished | Refused:
-    """The stream that gets the snapshot, or is trimmed to the one that it shows already."""
+    """The stream that gets the snapshot, or that is trimmed to the visible one."""
     stream = state.visible(command.bucket, command.stream, command.incarnation)
     if isinstance(stream, Refused):
         return stream
@@ -49,9 +49,9 @@ def decide_trim(state: "State", command: Trim) -> Stream | StreamTrimmed | Refus
         return stream
     offset, visible = command.offset, stream.snapshot
     if visible is None:
-        return refused("snapshot_conflict", "a stream without a snapshot is not trimmed", stream)
+        return refused("snapshot_conflict", "a stream without a snapshot cannot be trimmed", stream)
     if offset > visible.offset:
-        return refused("snapshot_conflict", f"the snapshot reaches to {visible.offset} only", stream)
+        return refused("snapshot_conflict", f"the snapshot only reaches to {visible.offset}", stream)
     if offset < stream.earliest:
         return refused("snapshot_conflict", f"the stream already begins at {stream.earliest}", stream)
     if offset == stream.earliest:
@@ -63,9 +63,16 @@ def decide_trim(state: "State", command: Trim) -> Stream | StreamTrimmed | Refus
 
 def published(stream: Stream, offset: int, digest: str, duplicate: bool = False) -> SnapshotPublished:
     """The outcome for a snapshot that is the visible one."""
-    return SnapshotPublished(stream.incarnation, stream.tail, stream.closed, offset, digest, duplicate)
+    return SnapshotPublished(
+        incarnation=stream.incarnation,
+        tail=stream.tail,
+        closed=stream.closed,
+        offset=offset,
+        digest=digest,
+        duplicate=duplicate,
+    )
 
 
 def trimmed(stream: Stream) -> StreamTrimmed:
-    """The outcome for a stream that begins where it was asked to."""
+    """The outcome for a stream that begins at the offset asked for."""
     return StreamTrimmed(stream.incarnation, stream.tail, stream.closed, stream.earliest)

@@ -1,4 +1,4 @@
-"""The decisions on what the store has: cuts, flushes, merges and garbage collection."""
+"""The decisions about the store: cuts, flushes, merges and garbage collection."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The decisions on a stream beside its messages: delete, expire, renew, undelete, attributes."""
+"""The decisions about a stream other than its messages: delete, expire, renew, undelete, attributes."""
 
 from typing import TYPE_CHECKING
 
@@ -54,12 +54,12 @@ def decide_undelete(state: "State", command: Undelete) -> DeletedStream | Refuse
     ):
         return Refused("stream_exists", f"the name {name!r} is taken", taken.incarnation)
     if tombstone is None:
-        return Refused("stream_not_found", f"nothing is kept of a stream {name!r}")
+        return Refused("stream_not_found", f"there is no deleted stream {name!r}")
     parent = read_row(tombstone.row).parent
     if parent is not None and taken is None:
         source = state.find(command.bucket, parent[0])
         if source is None or source.incarnation != parent[1]:
-            message = f"it is a fork of {parent[0]!r}, which is gone too: bring that back first"
+            message = f"it is a fork of {parent[0]!r}, which is deleted too: undelete that first"
             return Refused("stream_not_found", message)
     return tombstone
 

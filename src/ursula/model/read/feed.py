@@ -9,10 +9,10 @@ from ..stream.blob_slice import BlobSlice
 from .not_in_memory import FeedNotInMemory
 
 ROW_BYTES = 256
-"""About what a row takes beside its payload, wherever it is sent."""
+"""About how many bytes a row takes beside its payload in a response."""
 
 ROWS_MAX = 4096
-"""After so many rows a page ends with its entry, however small they are."""
+"""After this many rows a page ends with the log entry, however small the rows are."""
 
 _APPEND = int(EventKind.APPEND)
 
@@ -24,13 +24,13 @@ def read_feed(
     after: int | None,
     until: int | None,
     bytes_max: int,
-    with_parts: bool = False,
+    with_slices: bool = False,
 ) -> FeedPage | Refused | FeedNotInMemory:
     """About `bytes_max` of the rows after a position (None: from the beginning) and up to another.
 
-    One log entry is never divided, however large. `applied` is the position of the state: what a
-    reader may know of, though this bucket may have nothing there. What lies before `stored_to` is
-    read from the store; so are messages in blobs, unless their names will do.
+    A log entry is never divided, however large it is. `applied` is the position of the state: a reader may
+    know it, although this bucket may have nothing there. Rows up to `stored_to` are read from the store. So
+    are messages in blobs, unless the caller takes slices (`with_slices`).
     """
     if after is None:
         after = bucket.position - 1
@@ -53,30 +53,30 @@ def read_feed(
         last = len(positions) if until is None else bisect_right(positions, until)
         for number in range(bisect_right(positions, after), last):
             if entries and (size >= bytes_max or rows >= ROWS_MAX):
-                return _page(entries, entries[-1].position, tail, with_parts)
+                return _page(entries, entries[-1].position, tail, with_slices)
             entry, entry_size = _entry(journal, number)
             entries.append(entry)
             size += entry_size
             rows += len(entry.rows)
-    return _page(entries, next_position, tail, with_parts)
+    return _page(entries, next_position, tail, with_slices)
 
 
 def feed_tail(bucket: Bucket) -> int:
-    """A position at or after everything that happened in the bucket. It stays while nothing happens."""
+    """A position at or after the last row of the bucket. It stays the same while nothing happens."""
     return max(bucket.position, bucket.journal.position)
 
 
 def _page(
-    entries: list[FeedEntry], next_position: int, tail: int, with_parts: bool
+    entries: list[FeedEntry], next_position: int, tail: int, with_slices: bool
 ) -> FeedPage | FeedNotInMemory:
-    """The page, unless some of its messages are in blobs."""
-    if not with_parts and any(isinstance(row.payload, BlobSlice) for entry in entries for row in entry.rows):
+    """The page, unless some of its messages are in blobs and the caller does not take slices."""
+    if not with_slices and any(isinstance(row.payload, BlobSlice) for entry in entries for row in entry.rows):
         return FeedNotInMemory(entries[0].position - 1, in_blobs=True)
     return FeedPage(entries, next_position, max(tail, next_position))
 
 
 def _before(bucket: Bucket) -> Refused:
-    return Refused("position_trimmed", f"the bucket was made at position {bucket.position}")
+    return Refused("position_trimmed", f"the bucket was created at position {bucket.position}")
 
 
 def _entry(journal: Journal, number: int) -> tuple[FeedEntry, int]:
@@ -91,7 +91,7 @@ def _entry(journal: Journal, number: int) -> tuple[FeedEntry, int]:
 def _row(journal: Journal, row: int) -> FeedRow:
     stream, kind, record = journal.streams[row], journal.kinds[row], journal.records[row]
     offset, payload = journal.offsets[row], journal.payloads[row]
-    return FeedRow(
+    return FeedRow(  # positional, since there is one for every row of a feed
         journal.indexes[row],
         KIND_NAMES[kind],
         stream.name,

@@ -1,4 +1,4 @@
-"""How much of a bucket is in memory only, in steps that readers outside the server can share out."""
+"""The hot rows of a bucket, in steps that readers outside the server can divide among themselves."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ STEP_BYTES = 1 << 20
 
 
 class Step(NamedTuple):
-    """Rows of the positions after `first` and up to `last`; how many bytes they are is about right."""
+    """The rows of the positions after `first` up to `last`; `bytes` is an estimate."""
 
     first: int
     last: int
@@ -20,9 +20,9 @@ class Step(NamedTuple):
 
 
 def hot_steps(bucket: Bucket, after: int) -> list[Step]:
-    """What happened in a bucket after a position and is in memory, in steps of about 1 MiB.
+    """The rows of a bucket after a position that are in memory, in steps of about 1 MiB.
 
-    It takes no longer for many rows than for few: where a step ends is told from what a row has on average.
+    The time does not depend on the number of rows: the size of a step is estimated from the average row.
     """
     steps: list[Step] = []
     for journal in bucket.all_parts():

@@ -1,4 +1,4 @@
-"""What is not in memory: a read that meets it is told where to go on, and nothing else."""
+"""Results of reads that need the store: they say where to continue there, and nothing else."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from ..stream.stream import Stream
 
 
 class NotInMemory(NamedTuple):
-    """The bytes of a stream from an offset on, or from an ordinal, must be read from the store."""
+    """The messages of a stream from an offset on, or from an ordinal, must be read from the store."""
 
     stream: Stream
     offset: int | None
@@ -23,10 +23,10 @@ class FeedNotInMemory(NamedTuple):
 
 
 def all_in_memory(stream: Stream, chunks: list[Payload]) -> bool:
-    """Whether what was read are bytes, not names of blobs."""
+    """Whether all messages that were read are bytes, not slices of blobs."""
     owner: Stream | None = stream
     while owner is not None:
-        if owner.messages.has_parts:
+        if owner.messages.has_slices:
             return not any(type(chunk) is BlobSlice for chunk in chunks)
         owner = owner.parent
     return True

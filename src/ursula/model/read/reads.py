@@ -1,6 +1,6 @@
-"""Every way to look at a state: streams, listings, feeds.
+"""All reads of a state: streams, listings, feeds.
 
-Reads are answered from the state as it was applied last, as values that could cross to another process.
+They return the state as of the last log entry applied, as values that could cross to another process.
 """
 
 from itertools import islice
@@ -37,26 +37,26 @@ class Reads:
         self._state = state
 
     def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
-        """What a stream is now."""
+        """The description of a stream as it is now."""
         stream = self._state.visible(bucket, name, incarnation)
         if isinstance(stream, Refused):
             return stream
         return Description(
-            stream.incarnation,
-            stream.content_type,
-            stream.tail,
-            stream.closed,
-            stream.ttl_seconds,
-            stream.expires_at,
-            stream.earliest,
-            stream.snapshot,
-            stream.attributes,
-            stream.first_record if stream.is_json else None,
-            stream.next_record if stream.is_json else None,
+            incarnation=stream.incarnation,
+            content_type=stream.content_type,
+            tail=stream.tail,
+            closed=stream.closed,
+            ttl_seconds=stream.ttl_seconds,
+            expires_at=stream.expires_at,
+            earliest=stream.earliest,
+            snapshot=stream.snapshot,
+            attributes=stream.attributes,
+            first_record=stream.first_record if stream.is_json else None,
+            next_record=stream.next_record if stream.is_json else None,
         )
 
     def describe_bucket(self, name: str) -> BucketDescription | Refused:
-        """What a bucket is now."""
+        """The description of a bucket as it is now."""
         bucket = self._state.buckets.get(name)
         if bucket is None:
             return bucket_not_found(name)
@@ -68,7 +68,7 @@ class Reads:
         return [_described(self._state.buckets[name]) for name in islice(names, count)]
 
     def list_streams(self, bucket: str, prefix: str, after: str, count: int) -> Listing | Refused:
-        """The next streams of a bucket by name, of those whose names begin with the prefix."""
+        """The next streams of a bucket by name, among those whose names begin with the prefix."""
         found = self._state.buckets.get(bucket)
         if found is None:
             return bucket_not_found(bucket)
@@ -86,14 +86,20 @@ class Reads:
         return Listing(streams, has_more=False)
 
     def read_feed(
-        self, bucket: str, after: int | None, until: int | None, bytes_max: int, with_parts: bool = False
+        self, bucket: str, after: int | None, until: int | None, bytes_max: int, with_slices: bool = False
     ) -> FeedPage | Refused | FeedNotInMemory:
         """The rows of a bucket's journal after a position: see feed.py."""
         found = self._state.buckets.get(bucket)
         if found is None:
             return bucket_not_found(bucket)
         return read_feed(
-            found, self._state.position, self._state.stored_to, after, until, bytes_max, with_parts
+            found,
+            applied=self._state.position,
+            stored_to=self._state.stored_to,
+            after=after,
+            until=until,
+            bytes_max=bytes_max,
+            with_slices=with_slices,
         )
 
     def read_records(
@@ -111,14 +117,21 @@ class Reads:
         stream = self._state.visible(bucket, name, incarnation)
         if isinstance(stream, Refused):
             return stream
-        return read_records(stream, record, tail_records, records_max, bytes_max, offset)
+        return read_records(
+            stream,
+            record=record,
+            tail_records=tail_records,
+            records_max=records_max,
+            bytes_max=bytes_max,
+            offset=offset,
+        )
 
     def read(
         self, bucket: str, name: str, offset: int, bytes_max: int, whole: bool, incarnation: str | None = None
     ) -> Page | Refused | NotInMemory:
-        """About `bytes_max` bytes of a stream from an offset on (or BEGINNING, or TAIL).
+        """About `bytes_max` bytes of a stream from an offset on, which may be BEGINNING or TAIL.
 
-        JSON messages are never cut; with `whole`, others are not cut either.
+        JSON messages are never cut; with `whole`, other messages are not cut either.
         """
         stream = self._state.visible(bucket, name, incarnation)
         if isinstance(stream, Refused):
@@ -145,7 +158,7 @@ class Reads:
             next_offset = stream.read(offset, bytes_max, whole or is_json, chunks)
             if not all_in_memory(stream, chunks):
                 return NotInMemory(stream, offset)
-        return Page(
+        return Page(  # positional, since most reads come here
             stream.incarnation,
             stream.content_type,
             stream.media_type,
@@ -162,15 +175,15 @@ def _described(bucket: Bucket) -> BucketDescription:
 
 
 def _listed(name: str, bucket: Bucket) -> Listed:
-    """What a list tells of a stream; one that is parked stays so."""
+    """A stream as a listing shows it. A parked stream stays parked."""
     stream: Stream | StreamRow | None = bucket.streams.get(name)
     if stream is None:
         stream = read_row(bucket.parked[name])
     return Listed(
-        name,
-        stream.closed,
-        stream.content_type,
-        stream.tail,
-        stream.created_at,
-        stream.last_write_at,
+        name=name,
+        closed=stream.closed,
+        content_type=stream.content_type,
+        tail=stream.tail,
+        created_at=stream.created_at,
+        last_write_at=stream.last_write_at,
     )

@@ -15,7 +15,7 @@ def read_records(
     bytes_max: int,
     offset: int | None = None,
 ) -> RecordPage | Refused | NotInMemory:
-    """About `bytes_max` bytes of whole messages: from an ordinal or an offset on, or the last so many."""
+    """About `bytes_max` bytes of whole messages, from an ordinal or an offset on, or the last ones."""
     if not stream.is_json:
         return refused("invalid_parameter", "only a JSON stream has records", stream)
     first, following = stream.first_record, stream.next_record
@@ -50,15 +50,15 @@ def read_records(
         if not all_in_memory(stream, chunks):
             return NotInMemory(stream, offset)
     return RecordPage(
-        stream.incarnation,
-        stream.content_type,
-        stream.media_type,
-        chunks,  # type: ignore[arg-type]
-        offset,
-        next_offset,
-        stream.tail,
-        stream.closed,
-        record,
-        first,
-        following,
+        incarnation=stream.incarnation,
+        content_type=stream.content_type,
+        media_type=stream.media_type,
+        chunks=chunks,  # type: ignore[arg-type]
+        offset=offset,
+        next_offset=next_offset,
+        tail=stream.tail,
+        closed=stream.closed,
+        record=record,
+        first_record=first,
+        next_record=following,
     )

@@ -1,9 +1,9 @@
-"""The state as rows, and back: what a flush stores beside the messages, and what a start begins with.
+"""The checkpoint: the state as rows, which a flush stores beside the messages and a start loads.
 
-A row is found by its key (see changes.py). Layout of each: a msgpack array; a stream's is in rows.py, a
-bucket's is in bucket_row.py, those of a segment, a replaced object and a bulk write are their
-fields, and a grave's is in graves.py. The group has one row of its own, with everything that is not of that
-kind.
+A row is found by its key (see dirty_rows.py). Each is a msgpack array. That of a stream is described in
+stream/row.py and that of a tombstone in deleted.py; a bucket's in bucket_row.py; those of a
+segment, a replaced object and a bulk write are their fields. The group has a row of its own (`GroupRow`) with
+everything else.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ def row_of(state: State, key: Key) -> bytes | None:
 
 
 def all_keys(state: State) -> Iterator[Key]:
-    """The keys of all rows, for a base; others may change the state while it is walked through."""
+    """The keys of all rows, for a base; the state may change while they are iterated over."""
     yield from [(RowKind.SEGMENT, segment.key, "") for segment in state.segments]
     yield from ((RowKind.REPLACED, key, "") for key in state.stored.replaced.by_time)
     yield from ((RowKind.GRAVE, *name) for name in state.deleted.names())
@@ -61,24 +61,24 @@ def all_keys(state: State) -> Iterator[Key]:
 
 
 def group_row(state: State) -> bytes:
-    """What a group has beside its rows, as it is now."""
+    """The group's own row as it is now."""
     stored = state.stored
     return _encode(
         GroupRow(
-            GROUP_ROW_VERSION,
-            state.group,
-            state.position,
-            state.at,
-            stored.flushed,
-            stored.horizon,
-            stored.chain,
-            stored.bodies,
+            version=GROUP_ROW_VERSION,
+            group=state.group,
+            position=state.position,
+            at=state.at,
+            flushed=stored.flushed,
+            horizon=stored.horizon,
+            chain=stored.chain,
+            bodies=stored.bodies,
         )
     )
 
 
 class Loader:
-    """Puts a state together from its rows: first a base, then what changed, in order."""
+    """Builds a state from its rows: first those of a base, then those that changed, in order."""
 
     def __init__(self, group: bytes) -> None:
         row = _read(_decode_group, group)
@@ -91,19 +91,18 @@ class Loader:
         stored.flushed, stored.horizon = row.flushed, row.horizon
         stored.chain, stored.bodies = row.chain, row.bodies
         self.deadlines: list[tuple[str, str]] = []
-        self._graves: dict[
-            tuple[str, str], bytes
-        ] = {}  # those of one name may be in many of the rows to come
+        # Rows of tombstones are decoded at the end, since later objects may replace them.
+        self._graves: dict[tuple[str, str], bytes] = {}
         self._linked: list[tuple[str, str, tuple[str, str] | None]] = []
 
     def add(self, kind: int, first: str, second: str, row: bytes | None) -> None:
-        """One row; without bytes, it is gone."""
+        """Add or replace a row; None removes it."""
         state = self.state
         if kind == RowKind.STREAM:
             bucket = state.buckets.get(first)
             if bucket is None:
                 if row is None:
-                    return  # its bucket is gone too
+                    return  # its bucket was removed too
                 bucket = self._bucket(first, 0, 0)
             if row is None:
                 bucket.parked.pop(second, None)
@@ -138,7 +137,7 @@ class Loader:
             raise RowUnreadable(f"the state has a row of kind {kind}, which this server does not know")
 
     def finish(self) -> Iterator[None]:
-        """Tie everything together, a step at a time."""
+        """Build everything that depends on several rows, a step at a time."""
         state = self.state
         for name, bucket in state.buckets.items():
             for stream, row in bucket.parked.items():
@@ -163,11 +162,13 @@ class Loader:
         bucket = state.buckets[name] = Bucket(
             name, position, created_at, state.gauge, state.residency.unparked
         )
-        bucket.journal.position = state.position  # what happened before is stored: nobody knows when it ended
+        bucket.journal.position = (
+            state.position
+        )  # everything before is stored, and its last position is unknown
         return bucket
 
     def _look(self, bucket: str, stream: str, row: bytes) -> bool:
-        """Note what others must know of a stream; whether it is out of sight."""
+        """Note what depends on a stream: forks, deadlines, blobs; return whether it is hidden."""
         fields = read_row(row)
         if fields.parent is not None or fields.hidden:
             self._linked.append((bucket, stream, fields.parent))
@@ -179,7 +180,7 @@ class Loader:
         return fields.hidden
 
     def _link(self, bucket: Bucket, name: str, parent: tuple[str, str] | None) -> None:
-        """Make a stream that has a source, or is out of sight, an object again."""
+        """Unpark a stream that is hidden or is a fork, and connect it with its source."""
         stream = bucket.find(name)
         if stream is None or parent is None:
             return

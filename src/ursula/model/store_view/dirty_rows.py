@@ -1,8 +1,8 @@
-"""What changed since the last flush, and the capture of it as it was at a cut.
+"""The rows that changed since the last flush, and a snapshot of them as of a cut.
 
-A key names a row of the state in the store: a stream, a bucket, a segment, what was replaced or what was
-deleted. Keys are noted at the first change after a cut, before it happens; so whoever stores the state of
-the cut can take his time: what is about to change is captured just before, everything else later.
+A key names a row of the state in the store: a stream, a bucket, a segment, a replaced object, the tombstones
+of a name or a bulk write. Keys are noted before the first change after a cut. So a flush can capture the rows
+as of its cut step by step: a row that is about to change is captured just before, the others later.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,12 +12,13 @@ Key = tuple[int, str, str]
 Rows = list[tuple[Key, bytes | None]]
 
 LARGE_ROW_BYTES = 64 * 1024
-"""To make one takes as long as many others: thousands of streams that had one name are one row."""
+"""Encoding such a row takes as long as many others: thousands of tombstones of one name are one row."""
 
 
 class RowKind(IntEnum):
-    """What a row is about. The numbers are stored."""
+    """What a row describes. In memory only: the store has the names in `cold.state.state_rows.KINDS`."""
 
+    GROUP = 0
     BUCKET = 1
     STREAM = 2
     SEGMENT = 3
@@ -26,8 +27,12 @@ class RowKind(IntEnum):
     INGEST = 6
 
 
+GROUP_KEY: Key = (RowKind.GROUP, "", "")
+"""The key of the group's own row."""
+
+
 class DirtyRows:
-    """The keys that changed after the flushed position: by the cuts since then, and after the last one."""
+    """The keys of rows that changed since the last flush: sealed by the cuts since then, and still open."""
 
     def __init__(self) -> None:
         self.open: dict[Key, None] = {}
@@ -35,19 +40,19 @@ class DirtyRows:
         self.capture: RowSnapshot | None = None
 
     def note(self, key: Key) -> None:
-        """This row is about to change."""
+        """Note a row that is about to change."""
         if key not in self.open:
             if self.capture is not None:
                 self.capture.before_change(key)
             self.open[key] = None
 
     def seal(self, cut: int) -> None:
-        """What changed so far was before the cut."""
+        """Assign the changes so far to a cut."""
         self.sealed.append((cut, self.open))
         self.open = {}
 
     def forget_stored(self, cut: int) -> list[dict[Key, None]]:
-        """What changed up to the cut is stored; the keys are handed out."""
+        """Forget the changes up to a cut, which are stored; return their keys."""
         stored = [keys for sealed, keys in self.sealed if sealed <= cut]
         self.sealed = [(sealed, keys) for sealed, keys in self.sealed if sealed > cut]
         return stored
@@ -55,19 +60,19 @@ class DirtyRows:
     def begin_capture(
         self, row_of: Callable[[Key], bytes | None], everything: Iterator[Key] | None = None
     ) -> "RowSnapshot":
-        """Capture, as of the last cut, what changed up to it; or everything, for a base."""
+        """Begin to capture, as of the last cut, the rows that changed up to it, or all rows for a base."""
         sealed = [keys for _, keys in self.sealed]
         self.capture = RowSnapshot(everything or (key for keys in sealed for key in keys), sealed, row_of)
         self.capture.is_base = everything is not None
         return self.capture
 
     def end_capture(self) -> None:
-        """The capture is done, or not wanted any more."""
+        """End a capture that is done or no longer wanted."""
         self.capture = None
 
 
 class RowSnapshot:
-    """The rows of some keys as they were at a cut. `row_of` tells how one is now; None if there is none."""
+    """The rows of some keys as of a cut. `row_of` encodes a row as it is now; None if there is none."""
 
     def __init__(
         self, keys: Iterator[Key], wanted: list[dict[Key, None]], row_of: Callable[[Key], bytes | None]
@@ -89,12 +94,12 @@ class RowSnapshot:
             self._keep(key)
 
     def step(self, count: int) -> None:
-        """Capture so many more, or fewer if one is large."""
+        """Capture up to `count` more rows, fewer if one is large."""
         for _ in range(count):
             key = next(self._keys, None)
             if key is None:
                 self.is_done = True
-                self._keys, self._wanted = iter(()), []  # which others let go of bit by bit
+                self._keys, self._wanted = iter(()), []  # residency frees the keys step by step
                 return
             if key not in self._early and self._keep(key) >= LARGE_ROW_BYTES:
                 return

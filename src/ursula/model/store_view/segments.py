@@ -1,4 +1,4 @@
-"""The table of segments: which object of the store holds which positions of the log."""
+"""The table of segments: which object of the store has which positions of the log."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from ..commands import StoredSegment
 
 
 class SegmentTable:
-    """Live segments by their positions, which never overlap. Positions without rows may lie between two."""
+    """Live segments by their positions, which never overlap. There may be gaps: positions without rows."""
 
     def __init__(self) -> None:
         self._lasts: list[int] = []
@@ -27,7 +27,7 @@ class SegmentTable:
         return self._by_key.get(key)
 
     def add(self, segment: StoredSegment) -> None:
-        """Add a segment at its place."""
+        """Add a segment."""
         index = bisect_left(self._lasts, segment.last)
         self._lasts.insert(index, segment.last)
         self._segments.insert(index, segment)
@@ -36,27 +36,29 @@ class SegmentTable:
         self.payload_bytes += segment.payload_bytes
 
     def remove(self, key: str) -> None:
-        """Take a segment out."""
+        """Remove a segment."""
         segment = self._by_key.pop(key)
         index = bisect_left(self._lasts, segment.last)
-        while self._segments[index] is not segment:  # while rows are loaded, a merged one may be there too
+        while (
+            self._segments[index] is not segment
+        ):  # while rows are loaded, its merged successor may be there too
             index += 1
         del self._lasts[index], self._segments[index]
         self.size -= segment.size
         self.payload_bytes -= segment.payload_bytes
 
     def at(self, position: int) -> StoredSegment | None:
-        """The segment that holds a position."""
+        """The segment that has a position."""
         segment = self.after(position - 1)
         return segment if segment is not None and segment.first < position else None
 
     def after(self, position: int) -> StoredSegment | None:
-        """The first segment that may hold positions after this one."""
+        """The first segment that may have positions after this one."""
         index = bisect_left(self._lasts, position + 1)
         return self._segments[index] if index < len(self._segments) else None
 
     def all_after(self, position: int) -> list[StoredSegment]:
-        """That one and all behind it."""
+        """That segment and all after it."""
         return self._segments[bisect_left(self._lasts, position + 1) :]
 
     def are_neighbours(self, keys: tuple[str, ...]) -> bool:

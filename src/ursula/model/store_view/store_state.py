@@ -1,22 +1,27 @@
-"""How far a group is stored, and in what: what flushes, merges and collections change of its state."""
+"""What the state knows of the store: how far the group is flushed, and into which objects."""
 
 from collections.abc import Iterator, MutableMapping
 
 from msgspec import Struct
 
 from ..commands import StoredSegment, StoredState
-from ..time_index import TimeIndex
+from ..ordered import TimeIndex
 
 
 class Replaced(Struct, array_like=True, frozen=True, gc=False):
-    """An object that nothing needs since then: it is deleted when everyone who may still read it is gone."""
+    """When nothing needed an object any more. It is deleted once no reader can still be using it."""
 
     position: int
     at: int
 
 
+def blob_key(blob: str) -> str:
+    """The key of a blob. `cold.objects.keys`, which the model does not import, has the same one."""
+    return f"blobs/{blob}"
+
+
 class ReplacedObjects(MutableMapping[str, Replaced]):
-    """The objects that nothing needs, by key; `by_time` has the keys by when that began."""
+    """The replaced objects by key; `by_time` has their keys in the order of replacement."""
 
     def __init__(self) -> None:
         self._by_key: dict[str, Replaced] = {}
@@ -48,18 +53,17 @@ class StoreState:
     """What the store has of this group."""
 
     def __init__(self) -> None:
-        self.flushed = 0  # everything up to here is stored
-        self.chain: tuple[StoredState, ...] = ()  # a base and what changed after it
-        self.ahead: StoredSegment | None = (
-            None  # the segment of a manifest whose `Flushed` is yet to be replayed
-        )
+        self.flushed = 0  # the position up to which everything is stored
+        self.chain: tuple[StoredState, ...] = ()  # the state objects: a base, and the changes after it
+        # The segment of the manifest that was loaded, until its `Flushed` is replayed from the log:
+        self.ahead: StoredSegment | None = None
         self.replaced = ReplacedObjects()
-        self.bodies: list[tuple[int, str]] = []  # blobs of messages that no segment has yet, by position
-        self.horizon = 0  # what is older than this may be gone
+        self.bodies: list[tuple[int, str]] = []  # blobs with messages that no segment has yet, by position
+        self.horizon = 0  # objects made before this time may have been collected
 
 
 class GroupRow(Struct, array_like=True, forbid_unknown_fields=True):
-    """The same, with what else a group has of its own, as it was at a cut. Encoded as a msgpack array."""
+    """The group's own row: `StoreState`, position and time as of a cut. Encoded as a msgpack array."""
 
     version: int
     group: int

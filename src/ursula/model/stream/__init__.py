@@ -1,1 +1,1 @@
-"""A stream: its messages, the parts of it that lie in blobs, and its row in a checkpoint."""
+"""A stream: its messages in memory, its slices of blobs, and its row in a checkpoint."""

@@ -1,4 +1,4 @@
-"""A message, or a part of one, whose bytes are in a blob of the store. It is measured and cut like bytes."""
+"""A message, or a slice of one, whose bytes are in a blob of the store. It slices like bytes."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from ..commands import Body
 
 
 class Blocks(Struct, frozen=True, gc=False):
-    """How a blob is checked bit by bit: its size, and the checksums of its blocks."""
+    """How a slice of a blob is verified: the size of the blob, and the checksums of its blocks."""
 
     size: int
     checksums: tuple[int, ...]
@@ -29,11 +29,11 @@ class BlobSlice(Struct, frozen=True, gc=False):
 
 
 def slices_of(body: Body) -> tuple[BlobSlice, ...]:
-    """The messages of a body that are in a blob, one after the other."""
+    """The messages of a body that is in a blob, one after the other."""
     blocks = Blocks(sum(body.sizes), body.checksums) if body.checksums else None
-    parts = []
+    slices = []
     start = 0
     for size in body.sizes:
-        parts.append(BlobSlice(body.blob, start, start + size, blocks))
+        slices.append(BlobSlice(body.blob, start, start + size, blocks))
         start += size
-    return tuple(parts)
+    return tuple(slices)

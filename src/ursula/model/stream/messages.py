@@ -1,39 +1,35 @@
-"""The messages of one stream that are in memory: their bytes, where each ends, and in which append it came.
+"""The messages of one stream that are in memory: their bytes, where each ends, and where each append ends.
 
 A binary append is one message; a JSON append is one message per value.
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 
+from ...ranges import MessageRange
 from .blob_slice import BlobSlice
 
 Payload = bytes | BlobSlice
 
 
-class Messages:
+class Messages(MessageRange):
     """Consecutive messages that begin at the offset `start`."""
 
-    __slots__ = ("append_ends", "ends", "has_parts", "payloads", "start")
+    __slots__ = ("append_ends", "ends", "has_slices", "payloads", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.payloads: list[Payload] = []
-        self.has_parts = False  # whether some are not in memory themselves
+        self.has_slices = False  # whether some are slices of blobs, whose bytes are not in memory
         self.ends = array("Q")
         self.append_ends: array[int] | None = None  # None while every append was one message
-
-    @property
-    def end(self) -> int:
-        """The offset after the last message."""
-        return self.ends[-1] if self.ends else self.start
 
     def add(self, payloads: Sequence[Payload]) -> int:
         """Add the messages of one append and return the offset after them."""
         ends = self.ends
         if not ends and len(payloads) == 1:
-            # Many streams hold one message for long: containers of just that size.
+            # Many streams have one message for long: allocate containers of just that size.
             end = self.start + len(payloads[0])
             self.payloads = [payloads[0]]
             self.ends = array("Q", (end,))
@@ -50,7 +46,7 @@ class Messages:
         return end
 
     def add_one(self, payload: Payload) -> int:
-        """The same for an append of one message."""
+        """Add the message of one append and return the offset after it."""
         ends = self.ends
         if not ends:
             return self.add((payload,))
@@ -62,7 +58,7 @@ class Messages:
         return end
 
     def add_batch(self, payloads: Sequence[Payload], counts: tuple[int, ...]) -> int:
-        """Add the messages of several appends, so many each, and return the offset after them."""
+        """Add the messages of several appends, `counts` of them each, and return the offset after them."""
         end, first = self.end, 0
         for count in counts:
             end = self.add(payloads[first : first + count])
@@ -70,70 +66,37 @@ class Messages:
         return end
 
     def drop_before(self, offset: int, count_max: int | None = None) -> int:
-        """Forget the messages that end at or before the offset, which is a boundary; return how many.
+        """Drop the messages that end at or before the offset, which is a boundary; return how many.
 
-        With `count_max`, no more than so many: the first ones.
+        With `count_max`, drop at most that many, the first ones.
         """
         count = bisect_right(self.ends, offset)
         if count_max is not None and count > count_max:
             count = count_max
             offset = self.ends[count - 1]
         if count:
-            loses_parts = self.has_parts and any(
+            loses_slices = self.has_slices and any(
                 type(payload) is BlobSlice for payload in self.payloads[:count]
             )
             del self.payloads[:count]
             self.ends = self.ends[count:]
             if self.append_ends is not None:
                 ends = self.append_ends[bisect_right(self.append_ends, offset) :]
-                self.append_ends = ends or None  # with nothing left, `add` begins as with a new stream
-            if loses_parts:
-                self.has_parts = any(type(payload) is BlobSlice for payload in self.payloads)
+                self.append_ends = ends or None  # with nothing left, `add` starts as in a new stream
+            if loses_slices:
+                self.has_slices = any(type(payload) is BlobSlice for payload in self.payloads)
         self.start = max(self.start, offset)
         return count
 
-    def is_boundary(self, offset: int) -> bool:
-        """Whether a message begins or ends at the offset."""
-        if offset == self.start:
-            return True
-        index = bisect_left(self.ends, offset)
-        return index < len(self.ends) and self.ends[index] == offset
-
-    def count_before(self, offset: int) -> int:
-        """How many of the messages end at or before the offset."""
-        return bisect_right(self.ends, offset)
-
-    def append_end_after(self, offset: int) -> int:
-        """Where the append ends that holds the byte at the offset; the offset itself at the tail."""
-        ends = self.ends if self.append_ends is None else self.append_ends
-        index = bisect_right(ends, offset)
-        return ends[index] if index < len(ends) else offset
-
-    def message_ends(self, offset: int, limit: int) -> "array[int]":
-        """The ends of the messages that lie between the offset and the limit."""
-        return self.ends[bisect_right(self.ends, offset) : bisect_right(self.ends, limit)]
-
     def read(self, offset: int, limit: int, bytes_max: int, whole: bool, into: list[Payload]) -> int:
-        """Add what lies between offset and limit to `into`, about `bytes_max` of it; return where it ends.
+        """Add messages between offset and limit to `into`, about `bytes_max` bytes; return where they end.
 
         With `whole`, messages are not cut for size, and one is taken however large it is if `into` is empty.
-        Without, exactly `bytes_max` bytes are taken where there are as many.
         """
-        ends, payloads = self.ends, self.payloads
-        limit = min(limit, self.end)
-        if offset >= limit:
+        first, last, stop = self.cut(offset, limit, bytes_max, whole, not into)
+        if stop == offset:
             return offset
-        stop = min(limit, offset + bytes_max)
-        first = bisect_right(ends, offset)
-        last = bisect_right(ends, stop, first)  # messages first..last-1 end at or before the stop
-        if whole and stop < limit:
-            if last > first:
-                stop = ends[last - 1]
-            elif into:
-                return offset
-            else:
-                stop = min(ends[first], limit)
-                last = bisect_right(ends, stop, first)
+        ends, payloads = self.ends, self.payloads
         begin = ends[first - 1] if first else self.start
         if last == first:
             into.append(payloads[first][offset - begin : stop - begin])

@@ -1,8 +1,8 @@
-"""The row of a stream: all of it but its messages, as bytes.
+"""The row of a stream: everything but its messages, as bytes.
 
-It is what the state in the store holds for each stream, what a parked stream is in memory, and what is
-kept of one that was deleted. Layout: a msgpack array, first the version, then the fields of `StreamRow`
-in their order. Fields are only ever added at the end, with a default.
+The checkpoint has one for each stream, a parked stream is its row, and a tombstone has the row of the deleted
+stream. Layout: a msgpack array, first the version, then the fields of `StreamRow` in their order. Fields are
+only ever added at the end, with a default.
 """
 
 from array import array
@@ -25,7 +25,7 @@ class RowUnreadable(Exception):
 
 
 class StreamRow(Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """The fields. A parent is named; who reads the row finds it."""
+    """The fields. The parent is given by name and incarnation; the reader of the row finds it."""
 
     version: int
     incarnation: str
@@ -69,7 +69,7 @@ def encode_stream(stream: Stream) -> bytes:
     if stream.snapshot is not None:
         shown = stream.snapshot
         snapshot = (shown.offset, shown.blob, shown.content_type, shown.size, shown.digest)
-    said: tuple[Any, ...] = (
+    row: tuple[Any, ...] = (
         ROW_VERSION,
         stream.incarnation,
         stream.content_type,
@@ -98,13 +98,13 @@ def encode_stream(stream: Stream) -> bytes:
         stream.fork_record,
         None if stream.parent is None else (stream.parent.name, stream.parent.incarnation),
     )
-    # Defaults at the end of a row are not written, and most streams have nothing else there.
+    # Defaults at the end of a row are not written, and most streams have only defaults there.
     if optional != _OPTIONAL_DEFAULTS:
-        said += optional[: _last_said(optional)]
-    return _encoder.encode(said)
+        row += optional[: _count_written(optional)]
+    return _encoder.encode(row)
 
 
-def _last_said(optional: tuple[Any, ...]) -> int:
+def _count_written(optional: tuple[Any, ...]) -> int:
     """How many of the optional fields must be written: those before the defaults at their end."""
     count = len(optional)
     while optional[count - 1] == _OPTIONAL_DEFAULTS[count - 1]:
@@ -151,4 +151,4 @@ def decode_stream(name: str, row: bytes) -> Stream:
 
 
 _OPTIONAL_DEFAULTS = StreamRow.__struct_defaults__[1:]
-"""Of the fields after `refs`, which has a default too, but is empty only in a stream without messages."""
+"""The defaults of the fields after `refs`, which is written always: only an empty stream has none."""

@@ -1,8 +1,8 @@
-"""A stream: the record that commands change and reads look at.
+"""A stream: the object that commands change and reads look at.
 
-Its newest messages are in memory, from the offset `messages.start` on. Where older ones lie it tells by
-positions of the log, never by files: `refs` has one (offset, position, record) for the first append after
-each cut, and the table of segments leads on from there.
+Its newest messages are in memory, from the offset `messages.start` on. Older ones are found by positions of
+the log, never by objects of the store: `refs` has one (offset, position, record) for the first append after
+each cut, and the table of segments has the segment of that position.
 """
 
 from array import array
@@ -21,14 +21,14 @@ from .messages import Messages, Payload
 MICROSECONDS = 1_000_000
 
 TRIM_MEMORY_SECONDS = 3600
-"""Beginnings of a stream that are closer to each other than this are remembered as one."""
+"""Trims of a stream that are closer to each other than this are remembered as one."""
 
 TRIMMED_AT_ONCE = 4096
-"""So many messages that were trimmed are let go of at once: to free very many takes long."""
+"""How many trimmed messages are dropped at once, since freeing very many takes long."""
 
 
 class ProducerState(Struct, gc=False):
-    """What a stream remembers of a producer: its last accepted request and where that ended."""
+    """The last accepted request of a producer, and where it ended."""
 
     epoch: int
     seq: int
@@ -37,7 +37,7 @@ class ProducerState(Struct, gc=False):
 
 
 class Ref(NamedTuple):
-    """Where a stretch of a stream begins: its offset, the log position of that append, its first ordinal."""
+    """The first append of a stream after a cut: its offset, its log position, and its first ordinal."""
 
     offset: int
     position: int
@@ -110,7 +110,7 @@ class Stream:
         self.snapshot: Snapshot | None = None
         self.attributes: bytes | None = None
         self.dirty_at = -1
-        self.encoded: tuple[int, bytes] | None = None  # when it had changed last, and its row then
+        self.encoded: tuple[int, bytes] | None = None  # `dirty_at` when its row was encoded, and that row
         self.last_ref_position = -1
         self.refs: array[int] | None = None
 
@@ -125,23 +125,23 @@ class Stream:
         return self.record_base + len(self.messages.payloads)
 
     def set_lifetime(self, ttl_seconds: int | None, expires_at: int | None, at: int) -> None:
-        """Give it a sliding window or a fixed end."""
+        """Set a TTL or a fixed time of expiry."""
         self.ttl_seconds, self.expires_at = ttl_seconds, expires_at
         self.deadline = expires_at
         self.renew(at)
 
     def renew(self, at: int) -> None:
-        """Move the sliding window, if it has one; never backwards."""
+        """Move the deadline of a stream with a TTL; never backwards."""
         self.deadline = self.deadline_after(at)
 
     def deadline_after(self, at: int) -> int | None:
-        """The deadline that a renewal at this time would lead to."""
+        """The deadline after a renewal at this time."""
         if self.ttl_seconds is None:
             return self.deadline
         return max(self.deadline or 0, at + self.ttl_seconds * MICROSECONDS)
 
     def branch_from(self, parent: "Stream", offset: int, record: int) -> None:
-        """Share the parent's bytes up to the offset, so many messages, and go on from there."""
+        """Share the parent's bytes up to the offset, where `record` messages end, and continue from there."""
         self.parent, self.fork_offset, self.fork_record = parent, offset, record
         parent.fork_count += 1
         self.tail = offset
@@ -152,20 +152,20 @@ class Stream:
             self.snapshot = parent.snapshot
 
     def trim(self, offset: int, record: int, at: int) -> None:
-        """Begin at the offset, with that ordinal. What forks still share is kept until they end."""
+        """Begin at the offset, with that ordinal. Messages that forks share stay until those end."""
         if offset > self.earliest:
             self._note_trim(at)
             self.earliest, self.first_record = offset, record
 
     def drop_trimmed(self) -> bool:
-        """Let go of some messages before the beginning, unless a fork shares them; whether none is left."""
+        """Drop some trimmed messages, unless a fork shares them; return whether none is left to drop."""
         if self.fork_count == 0 and self.earliest > self.messages.start:
             self.record_base += self.messages.drop_before(self.earliest, TRIMMED_AT_ONCE)
             return self.messages.start >= self.earliest
         return True
 
     def _note_trim(self, at: int) -> None:
-        """Remember since when it begins where it does, and an older beginning: see `beginning_before`."""
+        """Remember when the stream was trimmed last, and an older beginning: see `beginning_before`."""
         if self.trimmed is None:
             self.trimmed = (at, 0, 0)
             return
@@ -175,7 +175,7 @@ class Stream:
         self.trimmed = (at, older_at, older)
 
     def beginning_before(self, horizon: int) -> int:
-        """An offset at or before which it began at that time: what is below it was trimmed before."""
+        """An offset at or before the beginning at that time: all before it was trimmed earlier."""
         if self.trimmed is None:
             return self.earliest
         trimmed_at, older_at, older = self.trimmed
@@ -184,18 +184,18 @@ class Stream:
         return older if older_at < horizon else 0
 
     def refer(self, position: int) -> None:
-        """The next message is the first after a cut: note the position that leads to it."""
+        """Add a ref for the next message, which is the first after a cut."""
         if self.refs is None:
             self.refs = array("Q")
         self.refs.extend((self.tail, position, self.next_record))
         self.last_ref_position = position
 
     def keep_refs(self, numbers: list[int]) -> None:
-        """Forget all refs but these: what they led to is found through the ones before them."""
-        self.refs = array("Q", [part for number in numbers for part in self._ref(number)])
+        """Drop all refs but these: the messages of a dropped ref are found through the one before it."""
+        self.refs = array("Q", [field for number in numbers for field in self._ref(number)])
 
     def ref_at(self, offset: int) -> Ref | None:
-        """Where the stretch begins that holds the byte at the offset."""
+        """The last ref at or before the offset, which leads to the segment with the byte there."""
         if self.refs is None:
             return None
         offsets = self.refs[0::3]
@@ -203,14 +203,14 @@ class Stream:
         return self._ref(index) if index >= 0 else None
 
     def refs_from(self, offset: int, count_max: int) -> list[Ref]:
-        """That one and some after it."""
+        """That ref and some after it."""
         if self.refs is None:
             return []
         first = max(0, bisect_right(self.refs[0::3], offset) - 1)
         return [self._ref(index) for index in range(first, min(first + count_max, len(self.refs) // 3))]
 
     def ref_of_record(self, record: int) -> Ref | None:
-        """The same for the message with this ordinal."""
+        """The ref that leads to the message with this ordinal."""
         if self.refs is None:
             return None
         index = bisect_right(self.refs[2::3], record) - 1
@@ -227,7 +227,7 @@ class Stream:
         return Ref(*self.refs[3 * index : 3 * index + 3])  # type: ignore[index]
 
     def drop_stored(self, position: int, count_max: int | None = None) -> bool:
-        """Let go of the messages up to a cut, so many at once: the store has them. Whether all are gone."""
+        """Drop messages up to a cut, which the store has, `count_max` at most; whether none is left."""
         end = self.end_at(position)
         if end > self.messages.start:
             self.record_base += self.messages.drop_before(end, count_max)
@@ -235,11 +235,11 @@ class Stream:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is nothing but its row: no message in memory, no tie to another stream."""
+        """Whether its row is all of it: no message in memory, no fork and no source."""
         return not self.messages.payloads and self.parent is None and not self.fork_count and not self.hidden
 
     def owner_of(self, offset: int) -> tuple["Stream", int]:
-        """The stream in the chain of forks that holds the byte at the offset, and how far it may be read."""
+        """The stream in the chain of forks that has the byte at the offset, and up to where to read it."""
         stream, limit = self, self.tail
         while offset < stream.fork_offset and stream.parent is not None:
             limit = min(limit, stream.fork_offset)
@@ -247,30 +247,30 @@ class Stream:
         return stream, limit
 
     def holds(self, offset: int) -> bool:
-        """Whether the messages from the offset on are in memory, or names of blobs."""
+        """Whether the messages from the offset on are in memory, as bytes or as slices of blobs."""
         if offset >= self.fork_offset:
             return offset >= self.messages.start
         for stream, limit in self._lineage(offset):
-            # A source may have let go of what was trimmed while this fork was deleted.
+            # A source may have dropped trimmed messages while this fork was deleted.
             if offset < limit and offset < stream.messages.start:
                 return False
             offset = max(offset, limit)
         return True
 
     def record_at(self, offset: int) -> int:
-        """How many messages lie before the offset, which is in memory."""
+        """How many messages precede the offset, which is in memory."""
         if offset == self.tail:
             return self.next_record
         owner, _ = self.owner_of(offset)
         return owner.record_base + owner.messages.count_before(offset)
 
     def holds_record(self, record: int) -> bool:
-        """Whether the message with this ordinal is in memory, or the name of a blob."""
+        """Whether the message with this ordinal is in memory, as bytes or as a slice of a blob."""
         owner = self.owner_of_record(record)
         return record >= owner.record_base
 
     def offset_of(self, record: int) -> int:
-        """Where the message with this ordinal, which is in memory, begins; for the next one, the tail."""
+        """Where the message with this ordinal, which is in memory, begins; for the next ordinal, the tail."""
         if record == self.next_record:
             return self.tail
         owner = self.owner_of_record(record)
@@ -292,7 +292,7 @@ class Stream:
         return owner.messages.is_boundary(offset)
 
     def sub_offset(self, offset: int, count: int) -> int | None:
-        """The offset that lies `count` bytes (JSON: messages) further in the same append, or None."""
+        """The offset that is `count` bytes (JSON: messages) further in the same append, or None."""
         owner, limit = self.owner_of(offset)
         end = min(owner.messages.append_end_after(offset), limit)
         if not self.is_json:
@@ -315,7 +315,7 @@ class Stream:
         return offset
 
     def _lineage(self, offset: int) -> Iterator[tuple["Stream", int]]:
-        """The streams that hold the bytes from the offset on, oldest first, each with where it hands over."""
+        """The streams with the bytes from the offset on, oldest first, each with where the next begins."""
         chain = [(self, self.tail)]
         stream = self
         while offset < stream.fork_offset and stream.parent is not None:

@@ -1,1 +1,1 @@
-"""Text that is checked: media types, JSON bodies, attributes."""
+"""Parsing and checking of text: media types, JSON bodies, attributes."""

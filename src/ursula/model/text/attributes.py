@@ -11,11 +11,11 @@ _FIELDS: dict[str, type] = {"title": str, "metadata": dict}
 
 
 class AttributesInvalid(Exception):
-    """A text that is not an attribute object, and why."""
+    """The text is not an object of attributes; the message says why."""
 
 
 class Attributes(NamedTuple):
-    """Attributes as they are stored, and the names of the fields that were left out."""
+    """Attributes as they are stored, and the names of the fields that were ignored."""
 
     stored: bytes
     ignored: tuple[str, ...]
@@ -28,7 +28,7 @@ def read_attributes(text: bytes | str) -> Attributes:
         return Attributes(_encode(value), tuple(name for name in value if name not in _FIELDS))
     except RecursionError:
         raise AttributesInvalid("the attributes are nested too deeply") from None
-    except ValueError as error:  # also what is not UTF-8, or a number too large to read
+    except ValueError as error:  # also raised for text that is not UTF-8 and for numbers that are too large
         raise AttributesInvalid(f"the attributes are not valid JSON: {error}") from None
 
 

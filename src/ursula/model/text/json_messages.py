@@ -1,4 +1,4 @@
-"""JSON mode: a body is checked and split into messages, each keeping its text exactly as it was sent.
+"""JSON mode: checks a body and splits it into messages, each with its text exactly as it was sent.
 
 Used before a command is made, never while it is applied: a recursion limit is not deterministic.
 """
@@ -14,11 +14,11 @@ _BLANK = b" \t\r\n"
 
 
 class JsonInvalid(ValueError):
-    """The body is not JSON; the text says why."""
+    """The body is not JSON; the message says why."""
 
 
 class JsonTooLarge(ValueError):
-    """The body is beyond what JSON mode takes in one request."""
+    """The body is larger than JSON mode allows in one request."""
 
 
 def split(body: bytes) -> tuple[bytes, ...]:
@@ -26,7 +26,7 @@ def split(body: bytes) -> tuple[bytes, ...]:
     if len(body) > JSON_BODY_BYTES_MAX:
         raise JsonTooLarge(f"a JSON body may have {JSON_BODY_BYTES_MAX} bytes, this one has {len(body)}")
     try:
-        body.decode()  # the decoder below does not check UTF-8 inside what it keeps raw
+        body.decode()  # the decoder below does not check UTF-8 inside of raw values
         messages = _many.decode(body) if body.lstrip(_BLANK).startswith(b"[") else [_one.decode(body)]
     except UnicodeDecodeError as error:
         raise JsonInvalid(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None

@@ -1,4 +1,4 @@
-"""Content types: what of them is compared, and which one is special."""
+"""Content types: how they are compared, and which ones are special."""
 
 from functools import lru_cache
 

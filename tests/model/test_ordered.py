@@ -1,4 +1,4 @@
-"""A walk through names that come and go meanwhile."""
+"""Iterating over names that come and go meanwhile."""
 
 from itertools import islice
 
@@ -6,19 +6,19 @@ import pytest
 from sortedcontainers import SortedList
 from tests.model.driving import Driver
 
-from ursula.model import walking
+from ursula.model import ordered
 from ursula.model.commands import Delete, Undelete
-from ursula.model.walking import walk
+from ursula.model.ordered import iterate_while_changing
 
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walking, "NAMES_AT_ONCE", 2)
+    monkeypatch.setattr(ordered, "NAMES_AT_ONCE", 2)
 
 
-def test_what_is_there_all_the_while_is_met_once_and_what_comes_or_goes_perhaps() -> None:
+def test_a_name_that_is_there_all_the_while_is_returned_once_and_one_that_comes_or_goes_perhaps() -> None:
     names = SortedList(["b", "d", "f", "h", "j"])
-    found = walk(names)
+    found = iterate_while_changing(names)
     first = list(islice(found, 3))
     for name in ("b", "h"):
         names.remove(name)
@@ -26,15 +26,15 @@ def test_what_is_there_all_the_while_is_met_once_and_what_comes_or_goes_perhaps(
     assert [*first, *found] == ["b", "d", "f", "h", "j", "k"]
 
 
-def test_no_more_names_are_copied_at_once_than_a_few() -> None:
+def test_only_a_few_names_are_copied_at_once() -> None:
     names = SortedList(range(100))
-    found = walk(names)
+    found = iterate_while_changing(names)
     next(found)
     names.clear()
     assert list(found) == [1]
 
 
-def test_the_names_of_a_bucket_are_also_those_out_of_sight() -> None:
+def test_the_names_of_a_bucket_include_hidden_streams() -> None:
     driver = Driver()
     for name in ("a", "b", "c", "d", "e"):
         driver.create(name, b"x")
