@@ -14,6 +14,7 @@ from tests.http.raw import Raw, is_held_up
 from tests.http.surface import MEBIBYTE, frames, impatient_server, make_bucket
 from tests.http.wire import BINARY, CLOSED, JSON, TEXT, make, offset, post, refused
 from tests.server import Server
+from tests.waiting import wait_for
 
 
 class Part(NamedTuple):
@@ -196,13 +197,14 @@ def test_it_does_not_wait(api: httpx.Client) -> None:
     assert api.get(f"{stream}/bootstrap", params={"other": "x"}).status_code == 200
 
 
-def test_reading_it_keeps_a_stream_alive(api: httpx.Client) -> None:
-    stream = f"{make_bucket(api)}/s"
-    make(api, stream, {**TEXT, "stream-ttl": "2"}, b"x")
-    until = time.monotonic() + 2.6
-    while time.monotonic() < until:
-        assert bootstrap(api, stream).status_code == 200
-        time.sleep(0.3)
+def test_reading_it_keeps_a_stream_alive(timed_server: Server, timed_api: httpx.Client) -> None:
+    stream = f"{make_bucket(timed_api)}/s"
+    make(timed_api, stream, {**TEXT, "stream-ttl": "1000"}, b"x")
+    for _ in range(3):
+        timed_server.pass_time(600)
+        assert bootstrap(timed_api, stream).status_code == 200
+    timed_server.pass_time(1001)
+    assert wait_for(lambda: timed_api.head(stream).status_code == 404)
 
 
 # Large ones

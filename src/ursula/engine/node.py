@@ -349,6 +349,11 @@ class Node:
         """The time as this node sees it, in microseconds since 1970."""
         return self._clock()
 
+    def look_at_deadlines(self) -> None:
+        """End what has expired: the clock has been moved."""
+        for group in self.groups:
+            group.look_at_deadlines()
+
     @property
     def recovery_seconds(self) -> float:
         """How long the start took, or has taken so far."""
