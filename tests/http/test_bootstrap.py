@@ -11,7 +11,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 from tests.http.raw import Raw, is_held_up
-from tests.http.surface import MEBIBYTE, frames, impatient_server, make_bucket
+from tests.http.surface import MEBIBYTE, flush_all, frames, impatient_server, make_bucket
 from tests.http.wire import BINARY, CLOSED, JSON, TEXT, make, offset, post, refused
 from tests.server import Server
 from tests.waiting import wait_for
@@ -256,6 +256,7 @@ def test_a_large_one_comes_whole(lone: Server, near: httpx.Client, large: str) -
 def test_a_large_one_takes_no_memory_however_slow_the_client(
     lone: Server, near: httpx.Client, large: str
 ) -> None:
+    flush_all(near)
     bootstrap(near, large)
     before = most = lone.rss_bytes
     connections = [Raw(lone) for _ in range(5)]
@@ -303,6 +304,7 @@ def tiny(near: httpx.Client) -> str:
 
 def test_many_small_messages_are_a_large_answer_too(lone: Server, near: httpx.Client, tiny: str) -> None:
     """What lies between the parts is far more than what is in them."""
+    flush_all(near)
     found = parts_of(bootstrap(near, tiny))
     assert len(found) == 8 * 65_536 + 1
     assert set(found[1:]) == {Part("application/json", b"7")}

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.http.raw import CutOff, Raw, ask
+from tests.http.surface import flush_all
 from tests.http.wire import BINARY, CLOSED, TEXT, content, make, post
 from tests.scrape import scrape
 from tests.server import Server
@@ -92,6 +93,7 @@ def test_a_chunked_body_without_an_end_takes_neither_time_nor_memory(
     server: Server, api: httpx.Client, path: str, endless: bytes
 ) -> None:
     make(api, path, TEXT)
+    flush_all(api)
     before = server.rss_bytes
     with Raw(server) as raw:
         raw.ask("POST", path, TYPED, "Transfer-Encoding: chunked").send(b"5\r\nhello\r\n" + endless)
@@ -131,6 +133,7 @@ def test_answers_are_not_piled_up_for_a_client_that_does_not_read(
     size = 8 * MEBIBYTE
     with httpx.Client(base_url=server.url, timeout=60) as client:
         make(client, path, BINARY, b"x" * size)
+        flush_all(client)
         before = server.rss_bytes
         with Raw(server) as raw:
             for _ in range(40):
@@ -197,7 +200,8 @@ def test_a_stop_does_not_wait_for_clients_that_have_their_answers(
         assert idle.until_closed() == b""
 
 
-def test_header_names_of_strangers_are_not_kept(server: Server) -> None:
+def test_header_names_of_strangers_are_not_kept(server: Server, api: httpx.Client) -> None:
+    flush_all(api)
     before = server.rss_bytes
     with Raw(server) as raw:
         for number in range(500):
