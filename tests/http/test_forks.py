@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from tests.http.live import begin_long_poll, waiting_count
 from tests.http.raw import Raw, ask
+from tests.http.signs import begin_long_poll, waiting_count
 from tests.http.wire import BINARY, CLOSED, JSON, TEXT, content, make, offset, post, producer, refused
 from tests.server import Server
 

@@ -4,8 +4,8 @@ import time
 
 import httpx
 from tests.conftest import StartServer
-from tests.http.live import wait_until_waiting
 from tests.http.raw import Raw
+from tests.http.signs import wait_until_waiting
 from tests.http.wire import BINARY, CLOSED, TEXT, content, make, post, refused
 from tests.server import Server
 from tests.waiting import wait_for

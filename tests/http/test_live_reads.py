@@ -1,6 +1,5 @@
 """Long-poll, and the cursors of live reads."""
 
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from tests.conftest import StartServer
-from tests.http.live import begin_long_poll
 from tests.http.raw import Raw
+from tests.http.signs import begin_long_poll, wait_until_waiting
 from tests.http.wire import CLOSED, JSON, TEXT, make, offset, post, refused
 from tests.server import Server
 
@@ -167,10 +166,12 @@ def test_many_long_polls_of_one_stream_all_get_the_append(
     server: Server, api: httpx.Client, path: str
 ) -> None:
     make(api, path, TEXT)
-    waiting = [Raw(server).ask("GET", f"{path}?offset=0&live=long-poll&timeout=20") for _ in range(50)]
+    wait_until_waiting(api, "long_poll", 0)
+    waiting = [Raw(server).ask("GET", f"{path}?offset=0&live=long-poll&timeout=60") for _ in range(50)]
+    wait_until_waiting(api, "long_poll", 50)
     gone = waiting.pop()
     gone.close()
-    threading.Event().wait(0.1)
+    wait_until_waiting(api, "long_poll", 49)
     post(api, path, b"hello", TEXT)
     for one in waiting:
         with one:

@@ -442,7 +442,7 @@ def test_a_stream_that_ends_during_the_upload_has_no_snapshot(
     stream = make_stream(near)
     with Raw(lone) as raw:
         raw.ask("PUT", f"{stream}/snapshot/8", "Content-Length: 40000").send(b"x" * 20_000)
-        time.sleep(0.1)
+        assert wait_for(lambda: blob_files(lone) != before)
         near.delete(stream)
         if again:
             make(near, stream, BINARY, b"12345678")
