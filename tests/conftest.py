@@ -27,6 +27,7 @@ LONG_FILES = (
     "faults/test_s3_outage.py",
     "cold/test_restore.py",
     "spark/test_examples.py",
+    "docs/test_examples.py",
     "http/test_snapshots.py",
     "spark/test_shipping.py",
     "http/test_later.py",
