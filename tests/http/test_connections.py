@@ -245,12 +245,12 @@ def test_clients_that_come_and_go_leave_nothing_behind(start_server: StartServer
                     raw.ask("POST", path, typed, "Content-Length: 10").send(b"cut")
                 else:
                     raw.ask("POST", path, typed, "Transfer-Encoding: chunked").send(b"5\r\ncut")
-            for kind in ("sse", "long_poll"):
-                wait_until_waiting(api, kind, 100)
+            for live in ("sse", "long_poll"):
+                wait_until_waiting(api, live, 100)
             for raw in clients:
                 raw.close()
-            for kind in ("sse", "long_poll"):
-                wait_until_waiting(api, kind, 0)
+            for live in ("sse", "long_poll"):
+                wait_until_waiting(api, live, 0)
 
         for _ in range(3):
             come_and_go()
