@@ -27,6 +27,7 @@ LONG_FILES = (
     "faults/test_s3_outage.py",
     "cold/test_restore.py",
     "spark/test_examples.py",
+    "docs/test_examples.py",
     "http/test_snapshots.py",
     "spark/test_package_zip.py",
     "http/test_later.py",
@@ -118,15 +119,34 @@ def api(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.fixture(scope="session")
+def timed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose clock tests move, shared by everyone whose streams may grow old meanwhile."""
+    with Server(tmp_path_factory.mktemp("timed") / "data", movable_clock=True) as running:
+        yield running
+        assert running.complaints() == []
+        assert running.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def timed_api(timed_server: Server) -> Iterator[httpx.Client]:
+    """A client of the server whose clock tests move."""
+    with httpx.Client(base_url=timed_server.url, timeout=60) as client:
+        yield client
+
+
 @pytest.fixture(scope="module")
 def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServer]:
     """Starts servers with other settings; they live until the end of the module."""
     with ExitStack() as stack:
 
-        def start(*flags: str, data_dir: Path | None = None, **settings: str) -> Server:
+        def start(
+            *flags: str, data_dir: Path | None = None, movable_clock: bool = False, **settings: str
+        ) -> Server:
             folder = data_dir or tmp_path_factory.mktemp("server") / "data"
             named = {name.replace("__", "."): value for name, value in settings.items()}
-            return stack.enter_context(Server(folder, *flags, settings=named))
+            server = Server(folder, *flags, settings=named, movable_clock=movable_clock)
+            return stack.enter_context(server)
 
         yield start
 

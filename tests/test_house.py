@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.conftest import LONG_FILES
 
 from ursula.model.commands import AnyCommand
 from ursula.model.state import CHANGE, DECIDE
@@ -242,6 +243,11 @@ def test_the_model_reads_no_clock_no_chance_and_no_files() -> None:
 def test_no_file_is_a_dumping_place() -> None:
     names = {path.name for path in SOURCE.rglob("*.py")}
     assert not names & {"utils.py", "helpers.py", "common.py", "lib.py", "misc.py"}
+
+
+def test_the_files_that_come_first_are_there() -> None:
+    """A file that is renamed or removed must not stay in the list."""
+    assert [name for name in LONG_FILES if not (SOURCE.parent.parent / "tests" / name).is_file()] == []
 
 
 def test_only_residency_changes_what_is_in_memory() -> None:

@@ -1,25 +1,22 @@
 """Every example in the documents runs as it is written, in order, against a real server."""
 
-import io
+import json
 import os
 import re
 import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import chdir, redirect_stdout
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.conftest import StartServer
 from tests.docs.pages import ADDRESS, ROOT, Example, examples, for_users, name_of
 from tests.server import Server
 
-from ursula.client import Client
-
 PAGES = [page for page in for_users() if examples(page)]
 BLOCK_SECONDS_MAX = 120
+INTERPRETER = Path(__file__).with_name("interpreter.py")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +36,7 @@ class Reader:
         self._variables = folder / ".variables"
         self._variables.touch()
         (folder / "data").symlink_to(server.data_dir)  # as if the server had been started here
-        self._names: dict[str, Any] = {"__name__": "page"}
+        self._interpreter: subprocess.Popen[str] | None = None
 
     def run(self, example: Example) -> str:
         """What a block prints."""
@@ -48,10 +45,9 @@ class Reader:
         return output.replace(self._url, ADDRESS).replace("\r", "")
 
     def close(self) -> None:
-        """Close the clients that the page opened."""
-        for value in self._names.values():
-            if isinstance(value, Client):
-                value.close()
+        """Stop typing."""
+        if self._interpreter is not None:
+            self._interpreter.communicate(timeout=BLOCK_SECONDS_MAX)
 
     def _bash(self, code: str) -> str:
         script = f"set -euo pipefail -a; . {self._variables}\n{code}\nexport -p > {self._variables}\n"
@@ -70,10 +66,22 @@ class Reader:
         return ran.stdout
 
     def _python(self, code: str) -> str:
-        printed = io.StringIO()
-        with redirect_stdout(printed), chdir(self._folder):
-            exec(compile(code, "page", "exec"), self._names)
-        return printed.getvalue()
+        if self._interpreter is None:
+            self._interpreter = subprocess.Popen(
+                [sys.executable, "-W", "error", INTERPRETER],
+                cwd=self._folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        sent, received = self._interpreter.stdin, self._interpreter.stdout
+        assert sent is not None
+        assert received is not None
+        sent.write(json.dumps(code) + "\n")
+        sent.flush()
+        ran = json.loads(received.readline())
+        assert ran["problem"] is None, ran["problem"]
+        return str(ran["printed"])
 
 
 def pattern(output: str) -> str:

@@ -2,16 +2,19 @@
 
 import json
 import signal
+import socket
 import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.faults.client import Client
 from tests.faults.long_log import expected_tail, write_long_log
 from tests.faults.rounds import seeded
 from tests.faults.writers import BINARY, Crowd
 from tests.http.raw import Raw
+from tests.http.signs import wait_until_held, wait_until_waiting
 from tests.server import Server
 from tests.waiting import wait_for
 
@@ -33,6 +36,15 @@ def stop(server: Server, number: signal.Signals) -> int:
     code = server.kill()
     assert complaints == []
     return code
+
+
+def is_accepting(server: Server) -> bool:
+    """Whether the server takes new connections: one that stops does not."""
+    try:
+        with socket.create_connection((server.host, server.port), STOP_SECONDS_MAX):
+            return True
+    except ConnectionRefusedError:
+        return False
 
 
 def begin_body(server: Server, path: str) -> Raw:
@@ -75,7 +87,9 @@ def test_a_stop_under_load_loses_nothing_acknowledged(tmp_path: Path, number: si
                 for _ in range(5):
                     stack.enter_context(begin(server, "/v1/stream/quiet"))
         crowd.start(server)
-        time.sleep(0.5)
+        with httpx.Client(base_url=server.url, timeout=60) as api:
+            wait_until_waiting(api, "long_poll", len(polls))
+        assert wait_for(lambda: crowd.acknowledged > 20)
         assert stop(server, number) == 0
         crowd.finish()
         for raw in events:
@@ -136,13 +150,15 @@ def test_a_live_read_that_begins_while_the_server_stops_is_ended_too(tmp_path: P
     client = Client(server)
     assert client.ask("PUT", "/v1/stream/a", b"kept", BINARY).status == 201
     half = begin_body(server, "/v1/stream/a")
+    with httpx.Client(base_url=server.url, timeout=60) as api:
+        wait_until_held(api, len(b"never "))
     early = [Raw(server) for _ in range(10)]
     for raw in early:
+        assert raw.ask("GET", "/healthz").answer().status == 200
         raw.send(b"GET /v1/stream/a?offset=now&live=sse HTTP/1.1\r\n")
-    time.sleep(0.2)
     process, began = server.process, time.monotonic()
     process.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
+    assert wait_for(lambda: not is_accepting(server))
     for raw in early:
         raw.send(b"Host: test\r\n\r\n")
         assert raw.begin()[0] == 200

@@ -1,5 +1,6 @@
 """A client that sends exactly the bytes it is told to, and shows exactly the bytes that come back."""
 
+import errno
 import json
 import select
 import socket
@@ -76,8 +77,12 @@ class Raw:
         self._socket.close()
 
     def finish_sending(self) -> None:
-        """Close our direction only: the server sees the end, and can still answer."""
-        self._socket.shutdown(socket.SHUT_WR)
+        """Close our direction only: the server sees the end, and can still answer, unless it has hung up."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            if error.errno != errno.ENOTCONN:
+                raise
 
     def send(self, data: bytes) -> Self:
         """Send exactly these bytes."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 from tests.server import Server
+from tests.waiting import wait_for
 
 MEBIBYTE = 1 << 20
 
@@ -63,6 +64,16 @@ def feed(api: httpx.Client, bucket: str, after: str = "-1", **query: str) -> lis
         after = answer.headers["stream-next-offset"]
         if answer.headers.get("stream-up-to-date") == "true":
             return found
+
+
+def flush_all(api: httpx.Client) -> None:
+    """Flush, and wait until memory holds nothing that is not in the store.
+
+    A flush of what earlier requests appended takes memory too: about as much again as it stores. Whoever
+    measures the memory of something else flushes first.
+    """
+    api.post("/cluster/flush").raise_for_status()
+    assert wait_for(lambda: api.get("/cluster/hot-cold-stats").json()["hot_bytes"] == 0)
 
 
 def blob_files(server: Server, bucket: str = "") -> list[Path]:

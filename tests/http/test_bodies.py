@@ -1,11 +1,14 @@
 """Bodies that are cut off, too slow, too large or too many: stored whole or not at all."""
 
 import time
+from collections.abc import Iterator
 
 import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.http.raw import Answer, CutOff, Raw, ask
+from tests.http.signs import until_gone, wait_until_held
+from tests.http.surface import flush_all
 from tests.http.wire import BINARY, content, make
 from tests.server import Server
 
@@ -48,16 +51,13 @@ def test_a_body_that_is_cut_off_is_never_stored(
 ) -> None:
     if method == "POST":
         make(api, path)
-    with Raw(server) as raw:
+    with until_gone(api), Raw(server) as raw:
         begin(raw, path, CUT_OFF[kind], method)
         if way == "half closed":
             raw.finish_sending()
             answer = answer_or_end(raw)
             if answer is not None:
                 assert (answer.status, answer.code) == (400, "body_incomplete")
-        else:
-            time.sleep(0.02)
-    time.sleep(0.05)
     if method == "POST":
         assert content(api, path) == b""
     else:
@@ -76,12 +76,11 @@ BROKEN = {
 @pytest.mark.parametrize("kind", BROKEN)
 def test_broken_chunks_are_never_stored(server: Server, api: httpx.Client, path: str, kind: str) -> None:
     make(api, path)
-    with Raw(server) as raw:
+    with until_gone(api), Raw(server) as raw:
         begin(raw, path, b"Transfer-Encoding: chunked\r\n\r\n" + BROKEN[kind])
         answer = answer_or_end(raw)
         if answer is not None:
             assert (answer.status, answer.code) == (400, "body_incomplete")
-    time.sleep(0.05)
     assert content(api, path) == b""
 
 
@@ -151,6 +150,13 @@ def test_a_length_that_is_none_is_refused(server: Server, api: httpx.Client, pat
 def strict(start_server: StartServer) -> Server:
     """A server that takes little and waits briefly."""
     return start_server(limits__append_bytes="1MiB", limits__inflight_bytes="2MiB", limits__body_timeout="1s")
+
+
+@pytest.fixture(scope="module")
+def strict_api(strict: Server) -> Iterator[httpx.Client]:
+    """A client of it."""
+    with httpx.Client(base_url=strict.url, timeout=60) as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -228,7 +234,8 @@ def test_a_body_over_the_limit_is_refused(strict: Server, path: str, method: str
     assert full.status == 201
 
 
-def test_a_huge_body_does_not_grow_the_server(server: Server, path: str) -> None:
+def test_a_huge_body_does_not_grow_the_server(server: Server, api: httpx.Client, path: str) -> None:
+    flush_all(api)
     before = server.rss_bytes
     with Raw(server) as raw:
         answer = begin(raw, path, b"Content-Length: 10000000000\r\n\r\n" + b"x" * MEBIBYTE).answer()
@@ -246,42 +253,62 @@ def test_a_huge_body_does_not_grow_the_server(server: Server, path: str) -> None
     assert ask(server, "GET", path).status == 404
 
 
-def test_bodies_share_an_allowance_that_is_given_back(strict: Server, path: str) -> None:
-    ask(strict, "PUT", path, body=b"")
+@pytest.fixture(scope="module")
+def narrow(start_server: StartServer) -> Server:
+    """A server that takes little, and waits as long as usual."""
+    return start_server(limits__append_bytes="1MiB", limits__inflight_bytes="2MiB")
+
+
+@pytest.fixture(scope="module")
+def narrow_api(narrow: Server) -> Iterator[httpx.Client]:
+    """A client of it."""
+    with httpx.Client(base_url=narrow.url, timeout=60) as client:
+        yield client
+
+
+def test_bodies_share_an_allowance_that_is_given_back(
+    narrow: Server, narrow_api: httpx.Client, path: str
+) -> None:
+    ask(narrow, "PUT", path, body=b"")
     half = MEBIBYTE - 100
-    with Raw(strict) as first, Raw(strict) as second, Raw(strict) as third:
+    with Raw(narrow) as first, Raw(narrow) as second, Raw(narrow) as third:
         for raw in (first, second):
             begin(raw, path, b"Content-Length: %d\r\n\r\n" % half + b"x" * (half - 1))
-        time.sleep(0.1)
+        wait_until_held(narrow_api, 2 * (half - 1))
         answer = begin(third, path, b"Content-Length: 1000\r\n\r\n" + b"x" * 1000).answer()
         assert (answer.status, answer.code) == (503, "write_backpressure")
         assert int(answer.headers["retry-after"]) >= 1
-        assert ask(strict, "GET", path).status == 200, "reads go on"
+        assert ask(narrow, "GET", path).status == 200, "reads go on"
         assert first.send(b"x").answer().status == 204
         second.close()
-    time.sleep(0.1)
+    wait_until_held(narrow_api, 0)
     for _ in range(10):
-        small = ask(strict, "POST", path, "Content-Type: application/octet-stream", body=b"y" * half)
+        small = ask(narrow, "POST", path, "Content-Type: application/octet-stream", body=b"y" * half)
         assert small.status == 204
-    assert ask(strict, "HEAD", path).headers["stream-next-offset"] == f"{half * 11:020d}"
+    assert ask(narrow, "HEAD", path).headers["stream-next-offset"] == f"{half * 11:020d}"
 
 
-def test_bodies_that_are_only_announced_keep_nobody_out(strict: Server, path: str) -> None:
-    ask(strict, "PUT", path, body=b"")
-    idle = [begin(Raw(strict), path, b"Content-Length: %d\r\n\r\n" % MEBIBYTE) for _ in range(8)]
-    time.sleep(0.1)
-    full = ask(strict, "POST", path, "Content-Type: application/octet-stream", body=b"x" * MEBIBYTE)
+def test_bodies_that_are_only_announced_keep_nobody_out(
+    narrow: Server, narrow_api: httpx.Client, path: str
+) -> None:
+    ask(narrow, "PUT", path, body=b"")
+    size = MEBIBYTE - 8
+    idle = [begin(Raw(narrow), path, b"Content-Length: %d\r\n\r\nx" % size) for _ in range(8)]
+    wait_until_held(narrow_api, 8)
+    full = ask(narrow, "POST", path, "Content-Type: application/octet-stream", body=b"x" * MEBIBYTE)
     assert full.status == 204
     for raw in idle:
         raw.close()
 
 
 @pytest.mark.parametrize("ending", ["timeout", "cut off", "chunked cut off", "chunked too large", "refused"])
-def test_the_allowance_comes_back_however_a_body_ends(strict: Server, path: str, ending: str) -> None:
+def test_the_allowance_comes_back_however_a_body_ends(
+    strict: Server, strict_api: httpx.Client, path: str, ending: str
+) -> None:
     ask(strict, "PUT", path, body=b"")
     size = MEBIBYTE - 100
     for _ in range(2 if ending == "timeout" else 6):
-        with Raw(strict) as raw:
+        with until_gone(strict_api), Raw(strict) as raw:
             if ending == "timeout":
                 assert begin(raw, path, b"Content-Length: %d\r\n\r\n" % size).answer().status == 408
             elif ending == "cut off":
@@ -296,11 +323,11 @@ def test_the_allowance_comes_back_however_a_body_ends(strict: Server, path: str,
                     raw, path + "-no", b"Content-Length: %d\r\n\r\n" % size + b"x" * size
                 ).answer()
                 assert refusal.status == 404
-        time.sleep(0.05)
+    wait_until_held(strict_api, 0)
     lines = ["Content-Type: application/octet-stream"]
     with Raw(strict) as held:
-        begin(held, path, b"Content-Length: %d\r\n\r\n" % size)
-        time.sleep(0.05)
+        begin(held, path, b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % size)
+        assert held.answer().status == 100
         assert ask(strict, "POST", path, *lines, body=b"x" * size).status == 204
 
 

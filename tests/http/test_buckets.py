@@ -1,7 +1,6 @@
 """Buckets: made, described, emptied, deleted; and never a stream without one."""
 
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,17 +80,18 @@ def test_a_bucket_made_again_is_new(api: httpx.Client) -> None:
     refused(answer, 412, "precondition_failed")
 
 
-def test_expired_streams_do_not_keep_a_bucket(api: httpx.Client) -> None:
+def test_expired_streams_do_not_keep_a_bucket(timed_server: Server, timed_api: httpx.Client) -> None:
+    api = timed_api
     bucket = make_bucket(api)
     make(api, f"{bucket}/gone", {"stream-ttl": "0"})
     assert api.delete(bucket).status_code == 204
     assert api.put(bucket).status_code == 201
-    make(api, f"{bucket}/soon", {"stream-ttl": "3"})
+    make(api, f"{bucket}/soon", {"stream-ttl": "100"})
     make(api, f"{bucket}/later", {"stream-ttl": "1000"})
     refused(api.delete(bucket), 409, "bucket_not_empty")
     api.delete(f"{bucket}/later")
     refused(api.delete(bucket), 409, "bucket_not_empty")
-    time.sleep(3.05)
+    timed_server.pass_time(101)
     assert api.delete(bucket).status_code == 204
 
 

@@ -13,6 +13,7 @@ from tests.conftest import StartServer
 from tests.http.events import Events
 from tests.http.in_process import serving
 from tests.http.raw import CutOff, Raw, ask
+from tests.http.signs import until_gone, wait_until_waiting
 from tests.http.wire import BINARY, CLOSED, TEXT, content, make, offset, post
 from tests.scrape import scrape
 from tests.server import Server
@@ -264,16 +265,19 @@ def test_clients_that_come_and_go_leave_nothing_behind(start_server: StartServer
                     raw.ask("POST", path, typed, "Content-Length: 10").send(b"cut")
                 else:
                     raw.ask("POST", path, typed, "Transfer-Encoding: chunked").send(b"5\r\ncut")
-            time.sleep(0.2)
+            for live in ("sse", "long_poll"):
+                wait_until_waiting(api, live, 100)
             for raw in clients:
                 raw.close()
+            for live in ("sse", "long_poll"):
+                wait_until_waiting(api, live, 0)
 
         for _ in range(3):
             come_and_go()
         before = server.rss_bytes
-        for _ in range(10):
-            come_and_go()
-        time.sleep(0.5)
+        with until_gone(api):
+            for _ in range(10):
+                come_and_go()
         assert server.rss_bytes - before < 12 * MEBIBYTE, "about 8 KiB for each that is not let go"
         assert content(api, path) == b""
     assert server.complaints() == []
@@ -284,14 +288,14 @@ def test_a_stop_ends_live_reads_at_an_event_boundary(start_server: StartServer, 
     server = start_server()
     with httpx.Client(base_url=server.url, timeout=60) as api:
         make(api, path, TEXT, b"hello")
-    poll = Raw(server).ask("GET", f"{path}?offset=5&live=long-poll&timeout=60")
+        poll = Raw(server).ask("GET", f"{path}?offset=5&live=long-poll&timeout=60")
+        wait_until_waiting(api, "long_poll")
     idle = Raw(server)
     idle.ask("GET", "/healthz").answer()
     codes: list[int] = []
     with Events(server, path) as events:
         assert events.data() == b"hello"
         events.control()
-        time.sleep(0.1)
         stopping = threading.Thread(target=lambda: codes.append(server.stop()))
         stopping.start()
         assert events.rest() == []

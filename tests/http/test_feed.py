@@ -6,7 +6,6 @@ import json
 import random
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 from tests.conftest import StartServer
 from tests.http.events import Events, parse_control, parse_data
 from tests.http.raw import Answer, Raw, ask
+from tests.http.signs import wait_until_waiting
 from tests.http.surface import feed, frames, lines_of, make_bucket, position_of
 from tests.http.wire import BINARY, CLOSED, JSON, TEXT, make, offset, post, producer, refused
 from tests.server import Server
@@ -383,17 +383,18 @@ def test_a_long_poll_wakes_for_everything_that_happens(server: Server, api: http
         after = answer.headers["stream-next-offset"]
 
 
-def test_a_long_poll_wakes_when_a_stream_expires(server: Server, api: httpx.Client) -> None:
-    bucket = make_bucket(api)
-    after = position_of(api, bucket)
-    make(api, f"{bucket}/short", {"stream-ttl": "1"})
-    found: list[str] = []
-    while len(found) < 2:
-        answer = ask(server, "GET", f"{bucket}?offset={after}&live=long-poll&timeout=45")
-        assert answer.status == 200
-        found += [line["kind"] for line in lines_of(answer.body)]
-        after = answer.headers["stream-next-offset"]
-    assert found == ["create", "expire"]
+def test_a_long_poll_wakes_when_a_stream_expires(timed_server: Server, timed_api: httpx.Client) -> None:
+    bucket = make_bucket(timed_api)
+    make(timed_api, f"{bucket}/short", {"stream-ttl": "100"})
+    after = position_of(timed_api, bucket)
+    with Raw(timed_server) as raw:
+        wait_until_waiting(timed_api, "long_poll", 0)
+        raw.ask("GET", f"{bucket}?offset={after}&live=long-poll&timeout=60")
+        wait_until_waiting(timed_api, "long_poll")
+        timed_server.pass_time(101)
+        answer = raw.answer()
+    assert answer.status == 200
+    assert [line["kind"] for line in lines_of(answer.body)] == ["expire"]
 
 
 def test_a_long_poll_says_when_nothing_happened_here(server: Server, api: httpx.Client) -> None:
@@ -401,8 +402,9 @@ def test_a_long_poll_says_when_nothing_happened_here(server: Server, api: httpx.
     make(api, f"{bucket}/s", TEXT, b"x")
     after = position_of(api, bucket)
     with Raw(server) as raw:
-        raw.ask("GET", f"{bucket}?offset={after}&live=long-poll&timeout_ms=400")
-        time.sleep(0.1)
+        wait_until_waiting(api, "long_poll", 0)
+        raw.ask("GET", f"{bucket}?offset={after}&live=long-poll&timeout_ms=2000")
+        wait_until_waiting(api, "long_poll")
         make(api, f"{other}/s", TEXT, b"x")
         refused(api.post(f"{bucket}/s", headers=JSON, content=b"1"), 409, "content_type_mismatch")
         assert api.get(f"{bucket}/s").status_code == 200

@@ -1,11 +1,11 @@
 """Forks: a stream that shares the beginning of another one."""
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 from tests.http.raw import Raw, ask
+from tests.http.signs import begin_long_poll, waiting_count
 from tests.http.wire import BINARY, CLOSED, JSON, TEXT, content, make, offset, post, producer, refused
 from tests.server import Server
 
@@ -161,23 +161,23 @@ def test_a_source_is_gone_but_kept_while_forks_need_it(api: httpx.Client, path: 
     make(api, path, JSON)
 
 
-def test_an_expired_source_is_gone_but_kept_too(api: httpx.Client, path: str) -> None:
-    make(api, path, {**TEXT, "stream-ttl": "3"}, b"abc")
-    fork(api, path + "-f", path, stream_ttl="3600")
-    time.sleep(3.1)
-    refused(api.get(path), 410, "stream_gone")
-    assert content(api, path + "-f") == b"abc"
+def test_an_expired_source_is_gone_but_kept_too(
+    timed_server: Server, timed_api: httpx.Client, path: str
+) -> None:
+    make(timed_api, path, {**TEXT, "stream-ttl": "100"}, b"abc")
+    fork(timed_api, path + "-f", path, stream_ttl="3600")
+    timed_server.pass_time(101)
+    refused(timed_api.get(path), 410, "stream_gone")
+    assert content(timed_api, path + "-f") == b"abc"
 
 
 def test_a_long_poll_on_a_fork_does_not_wake_for_the_source(api: httpx.Client, path: str) -> None:
     make(api, path, TEXT, b"abc")
     fork(api, path + "-f", path)
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(api.get, f"{path}-f?offset=3&live=long-poll&timeout=20")
-        time.sleep(0.1)
+        waiting = begin_long_poll(pool, api, f"{path}-f?offset=3&live=long-poll&timeout=60")
         post(api, path, b"source", TEXT)
-        time.sleep(0.2)
-        assert not waiting.done()
+        assert waiting_count(api, "long_poll") == 1
         post(api, path + "-f", b"fork", TEXT)
         assert waiting.result().content == b"fork"
 

@@ -5,8 +5,10 @@ import time
 import httpx
 from tests.conftest import StartServer
 from tests.http.raw import Raw
+from tests.http.signs import wait_until_waiting
 from tests.http.wire import BINARY, CLOSED, TEXT, content, make, post, refused
 from tests.server import Server
+from tests.waiting import wait_for
 
 
 def read(api: httpx.Client, path: str) -> None:
@@ -45,40 +47,25 @@ def head(api: httpx.Client, path: str) -> None:
 RENEWING = [read, read_now, read_unchanged, long_poll, sse, append, close]
 
 
-def test_a_window_slides_with_reads_and_writes_and_not_with_head(api: httpx.Client, path: str) -> None:
-    """All kinds at once, each on a stream of its own: touched at half of the window, looked at after it.
-
-    A machine that stands still for so long that a window is over before its turn gets a longer one.
-    """
-    assert any(slides(api, f"{path}-{window}", window) for window in (2, 4, 8, 16, 32))
-
-
-def slides(api: httpx.Client, path: str, window: int) -> bool:
-    """Whether there was time to see how windows slide."""
+def test_a_window_slides_with_reads_and_writes_and_not_with_head(
+    timed_server: Server, timed_api: httpx.Client, path: str
+) -> None:
+    """All kinds at once, each on a stream of its own: touched at half of the window, looked at after it."""
+    api = timed_api
     touches = [*RENEWING, head]
-    began = time.monotonic()
     for touch in touches:
-        make(api, f"{path}-{touch.__name__}", {**BINARY, "stream-ttl": str(window)}, b"data")
-    made = time.monotonic()
-    time.sleep(max(0.0, began + window * 0.6 - time.monotonic()))
-    try:
-        for touch in touches:
-            touch(api, f"{path}-{touch.__name__}")
-    except AssertionError:
-        if time.monotonic() - began > window * 0.95:
-            return False
-        raise
-    touched = time.monotonic()
-    time.sleep(max(0.0, made + window * 1.1 - time.monotonic()))
+        make(api, f"{path}-{touch.__name__}", {**BINARY, "stream-ttl": "1000"}, b"data")
+    timed_server.pass_time(600)
+    for touch in touches:
+        touch(api, f"{path}-{touch.__name__}")
+    timed_server.pass_time(600)
     status = {touch: api.head(f"{path}-{touch.__name__}").status_code for touch in touches}
-    if touched - began > window * 0.95 or time.monotonic() - began > window * 1.55:
-        return False
     assert status == {**dict.fromkeys(RENEWING, 200), head: 404}
-    time.sleep(max(0.0, touched + window * 1.1 - time.monotonic()))
+    timed_server.pass_time(600)
     for touch in touches:
-        answer = api.get(f"{path}-{touch.__name__}")
-        refused(answer, 404, "stream_not_found")
-    return True
+        name = f"{path}-{touch.__name__}"
+        assert wait_for(lambda name=name: api.head(name).status_code == 404)  # type: ignore[misc]
+        refused(api.get(name), 404, "stream_not_found")
 
 
 def test_a_ttl_of_0_and_a_past_expiry_are_accepted_and_gone_at_once(api: httpx.Client, path: str) -> None:
@@ -92,49 +79,52 @@ def test_a_ttl_of_0_and_a_past_expiry_are_accepted_and_gone_at_once(api: httpx.C
     make(api, path, TEXT)
 
 
-def test_an_expiry_never_moves(api: httpx.Client, path: str) -> None:
-    moment = time.time() + 1.5
+def test_an_expiry_never_moves(timed_server: Server, timed_api: httpx.Client, path: str) -> None:
+    moment = timed_server.now() + 1000
     text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + f".{int(moment % 1 * 1000):03d}Z"
-    make(api, path, {**BINARY, "stream-expires-at": text})
-    while True:
-        answers = [api.post(path, headers=BINARY, content=b"x"), api.get(path)]
-        if time.time() >= moment:
-            break
-        assert all(answer.is_success for answer in answers)
-        time.sleep(0.1)
-    time.sleep(max(0.0, moment + 0.05 - time.time()))
-    refused(api.get(path), 404, "stream_not_found")
+    make(timed_api, path, {**BINARY, "stream-expires-at": text})
+    for _ in range(3):
+        timed_server.pass_time(300)
+        post(timed_api, path, b"x")
+        read(timed_api, path)
+    timed_server.pass_time(100)
+    refused(timed_api.get(path), 404, "stream_not_found")
 
 
-def test_an_expired_stream_can_be_made_again_with_another_configuration(api: httpx.Client, path: str) -> None:
-    first = make(api, path, {**TEXT, "stream-ttl": "1"}, b"old")
-    time.sleep(1.1)
-    second = make(api, path, BINARY, b"new")
+def test_an_expired_stream_can_be_made_again_with_another_configuration(
+    timed_server: Server, timed_api: httpx.Client, path: str
+) -> None:
+    first = make(timed_api, path, {**TEXT, "stream-ttl": "100"}, b"old")
+    timed_server.pass_time(101)
+    second = make(timed_api, path, BINARY, b"new")
     assert first.headers["stream-incarnation"] != second.headers["stream-incarnation"]
-    assert content(api, path) == b"new"
+    assert content(timed_api, path) == b"new"
 
 
 def test_a_window_survives_a_restart(start_server: StartServer, path: str) -> None:
-    own = start_server()
+    own = start_server(movable_clock=True)
     with httpx.Client(base_url=own.url, timeout=60) as api:
         make(api, path, {**TEXT, "stream-ttl": "3600"}, b"x")
-        make(api, path + "-short", {**TEXT, "stream-ttl": "1"}, b"x")
-    time.sleep(0.5)
+        make(api, path + "-short", {**TEXT, "stream-ttl": "1000"}, b"x")
+    own.pass_time(500)
     own.restart()
-    time.sleep(0.6)
     with httpx.Client(base_url=own.url, timeout=60) as api:
+        assert api.head(path + "-short").status_code == 200
+        own.pass_time(501)
         assert api.head(path).headers["stream-ttl"] == "3600"
         assert api.head(path + "-short").status_code == 404
 
 
 def test_a_stream_that_expires_while_it_is_followed_ends_its_followers(
-    server: Server, api: httpx.Client, path: str
+    timed_server: Server, timed_api: httpx.Client, path: str
 ) -> None:
-    make(api, path, {**TEXT, "stream-ttl": "3"}, b"x")
-    with Raw(server) as poll, Raw(server) as events:
-        poll.ask("GET", f"{path}?offset=1&live=long-poll&timeout=20")
+    make(timed_api, path, {**TEXT, "stream-ttl": "1000"}, b"x")
+    with Raw(timed_server) as poll, Raw(timed_server) as events:
+        poll.ask("GET", f"{path}?offset=1&live=long-poll&timeout=60")
         events.ask("GET", f"{path}?offset=1&live=sse")
         assert events.begin()[0] == 200
+        wait_until_waiting(timed_api, "long_poll")
+        timed_server.pass_time(1001)
         assert poll.answer().code == "stream_not_found"
         assert events.rest().count(b"event: control") == 1
 

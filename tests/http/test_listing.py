@@ -2,7 +2,6 @@
 
 import random
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -44,12 +43,13 @@ def pages(api: httpx.Client, bucket: str, limit: int, **query: Any) -> Iterator[
         query["after"] = found["next_cursor"]
 
 
-def test_a_stream_is_described(api: httpx.Client) -> None:
+def test_a_stream_is_described(timed_server: Server, timed_api: httpx.Client) -> None:
+    api = timed_api
     bucket = make_bucket(api)
-    before = time.time() * 1000
+    before = timed_server.now() * 1000
     make(api, f"{bucket}/b", {**JSON}, b"[1,22]")
     make(api, f"{bucket}/a", {"content-type": "text/plain; charset=utf-8", **CLOSED})
-    time.sleep(0.02)
+    timed_server.pass_time(1)
     post(api, f"{bucket}/b", b"3", JSON)
     found = page(api, bucket)
     assert found["bucket_id"] == bucket[1:]
@@ -62,7 +62,7 @@ def test_a_stream_is_described(api: httpx.Client) -> None:
         "tail_offset": 0,
     }
     assert (second["stream_id"], second["status"], second["tail_offset"]) == ("b", "open", 4)
-    assert before - 1 <= second["created_at_ms"] < second["last_write_at_ms"] <= time.time() * 1000
+    assert before - 1 <= second["created_at_ms"] < second["last_write_at_ms"] <= timed_server.now() * 1000
     assert first["created_at_ms"] == first["last_write_at_ms"]
 
 

@@ -1,6 +1,5 @@
 """Long-poll, and the cursors of live reads."""
 
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +8,7 @@ import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.http.raw import Raw
+from tests.http.signs import begin_long_poll, wait_until_waiting
 from tests.http.wire import CLOSED, JSON, TEXT, make, offset, post, refused
 from tests.server import Server
 
@@ -36,8 +36,7 @@ def test_a_long_poll_at_the_tail_waits_for_an_append(api: httpx.Client, path: st
     make(api, path, JSON, b"[1]")
     for start in (offset(1), "now"):
         with ThreadPoolExecutor() as pool:
-            waiting = pool.submit(api.get, f"{path}?offset={start}&live=long-poll&timeout=20")
-            time.sleep(0.1)
+            waiting = begin_long_poll(pool, api, f"{path}?offset={start}&live=long-poll&timeout=60")
             assert not waiting.done()
             post(api, path, b"[2,3]", JSON)
             answer = waiting.result()
@@ -103,8 +102,7 @@ def test_closing_and_deleting_wake_a_long_poll(api: httpx.Client, path: str) -> 
         name = f"{path}-{end}"
         make(api, name, TEXT, b"x")
         with ThreadPoolExecutor() as pool:
-            waiting = pool.submit(api.get, f"{name}?offset=1&live=long-poll&timeout=20")
-            time.sleep(0.1)
+            waiting = begin_long_poll(pool, api, f"{name}?offset=1&live=long-poll&timeout=60")
             if end == "close":
                 post(api, name, b"", CLOSED)
                 assert waiting.result().status_code == 204
@@ -117,8 +115,7 @@ def test_closing_and_deleting_wake_a_long_poll(api: httpx.Client, path: str) -> 
 def test_a_long_poll_on_a_stream_that_is_made_again_is_not_mixed_up(api: httpx.Client, path: str) -> None:
     make(api, path, TEXT, b"x")
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(api.get, f"{path}?offset=1&live=long-poll&timeout=20")
-        time.sleep(0.1)
+        waiting = begin_long_poll(pool, api, f"{path}?offset=1&live=long-poll&timeout=60")
         api.delete(path)
         make(api, path, TEXT, b"other")
         assert waiting.result().status_code in (404, 412)
@@ -169,10 +166,12 @@ def test_many_long_polls_of_one_stream_all_get_the_append(
     server: Server, api: httpx.Client, path: str
 ) -> None:
     make(api, path, TEXT)
-    waiting = [Raw(server).ask("GET", f"{path}?offset=0&live=long-poll&timeout=20") for _ in range(50)]
+    wait_until_waiting(api, "long_poll", 0)
+    waiting = [Raw(server).ask("GET", f"{path}?offset=0&live=long-poll&timeout=60") for _ in range(50)]
+    wait_until_waiting(api, "long_poll", 50)
     gone = waiting.pop()
     gone.close()
-    threading.Event().wait(0.1)
+    wait_until_waiting(api, "long_poll", 49)
     post(api, path, b"hello", TEXT)
     for one in waiting:
         with one:

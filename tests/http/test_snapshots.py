@@ -10,7 +10,7 @@ import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.http.raw import Answer, CutOff, Raw, ask
-from tests.http.surface import MEBIBYTE, blob_files, impatient_server, make_bucket, position_of
+from tests.http.surface import MEBIBYTE, blob_files, flush_all, impatient_server, make_bucket, position_of
 from tests.http.wire import BINARY, CLOSED, JSON, TEXT, content, make, offset, post, refused
 from tests.server import Server
 from tests.waiting import wait_for
@@ -442,7 +442,7 @@ def test_a_stream_that_ends_during_the_upload_has_no_snapshot(
     stream = make_stream(near)
     with Raw(lone) as raw:
         raw.ask("PUT", f"{stream}/snapshot/8", "Content-Length: 40000").send(b"x" * 20_000)
-        time.sleep(0.1)
+        assert wait_for(lambda: blob_files(lone) != before)
         near.delete(stream)
         if again:
             make(near, stream, BINARY, b"12345678")
@@ -494,6 +494,7 @@ class Memory:
 
 def test_the_largest_body_goes_through_with_flat_memory(lone: Server, near: httpx.Client) -> None:
     stream = make_stream(near)
+    flush_all(near)
     with Memory(lone) as uploading, Raw(lone) as raw:
         answer = upload(raw, f"{stream}/snapshot/8", LIMIT, chunked=False)
     assert answer is not None

@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,47 @@ def test_a_log_without_its_identity(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     (folder / "log").mkdir(parents=True)
     assert "ursula.json" in refused(Server(folder))
+
+
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({}, "only for tests"),
+        ({"URSULA_TESTING": "yes"}, "only for tests"),
+        ({"URSULA_TESTING": "1"}, "holds no number of seconds"),
+    ],
+)
+def test_a_clock_that_can_be_moved_is_only_for_tests(
+    tmp_path: Path, environ: dict[str, str], words: str
+) -> None:
+    (tmp_path / "clock").write_text("soon")
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "ursula",
+            "serve",
+            "--data-dir",
+            str(tmp_path / "data"),
+            "--listen",
+            "127.0.0.1:0",
+        ],
+        env={**os.environ, "URSULA_TEST_CLOCK": str(tmp_path / "clock"), **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 1
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("ursula: URSULA_TEST_CLOCK")
+    assert words in line
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_clock_that_can_be_moved_is_warned_of(timed_server: Server) -> None:
+    (warning,) = [entry for entry in timed_server.log if "clock" in entry["message"]]
+    assert warning["level"] == "warning"
+    assert "URSULA_TEST_CLOCK" in warning["message"]
 
 
 def test_the_start_line_tells_where_and_how_durable(start_server: StartServer) -> None:

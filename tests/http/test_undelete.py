@@ -1,12 +1,13 @@
 """A stream that was deleted or has expired comes back as it was, and nothing else does."""
 
 import json
-import time
 
 import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.http.wire import CLOSED, JSON, TEXT, content, make, offset, post, producer, refused
+from tests.server import Server
+from tests.waiting import wait_for
 
 
 def undelete(api: httpx.Client, path: str, **more: str) -> httpx.Response:
@@ -83,14 +84,16 @@ def test_a_closed_stream_comes_back_closed(api: httpx.Client, path: str) -> None
     assert content(api, path) == b"all of it"
 
 
-def test_a_stream_that_expired_comes_back_for_another_while(api: httpx.Client, path: str) -> None:
-    make(api, path, TEXT | {"stream-ttl": "2"}, b"short-lived")
-    time.sleep(2.1)
-    assert api.head(path).status_code == 404
-    assert undelete(api, path).status_code == 200
-    assert content(api, path) == b"short-lived"
-    time.sleep(2.2)
-    assert api.head(path).status_code == 404
+def test_a_stream_that_expired_comes_back_for_another_while(
+    timed_server: Server, timed_api: httpx.Client, path: str
+) -> None:
+    make(timed_api, path, TEXT | {"stream-ttl": "100"}, b"short-lived")
+    timed_server.pass_time(101)
+    assert timed_api.head(path).status_code == 404
+    assert undelete(timed_api, path).status_code == 200
+    assert content(timed_api, path) == b"short-lived"
+    timed_server.pass_time(101)
+    assert wait_for(lambda: timed_api.head(path).status_code == 404)
 
 
 def test_the_feed_tells_of_it(api: httpx.Client, path: str) -> None:

@@ -7,6 +7,8 @@ import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.http.raw import CutOff, Raw, ask
+from tests.http.signs import until_gone, wait_until_waiting
+from tests.http.surface import flush_all
 from tests.http.wire import BINARY, CLOSED, TEXT, content, make, post
 from tests.scrape import scrape
 from tests.server import Server
@@ -92,6 +94,7 @@ def test_a_chunked_body_without_an_end_takes_neither_time_nor_memory(
     server: Server, api: httpx.Client, path: str, endless: bytes
 ) -> None:
     make(api, path, TEXT)
+    flush_all(api)
     before = server.rss_bytes
     with Raw(server) as raw:
         raw.ask("POST", path, TYPED, "Transfer-Encoding: chunked").send(b"5\r\nhello\r\n" + endless)
@@ -112,10 +115,12 @@ def test_requests_that_are_sent_ahead_take_little(start_server: StartServer, pat
     ask(server, "PUT", path, TYPED, body=b"x")
     many = f"GET {path} HTTP/1.1\r\n\r\n".encode() * 5000
     before = server.rss_bytes
-    waiting = [Raw(server).ask("GET", f"{path}?offset=now&live=long-poll&timeout=2") for _ in range(30)]
+    waiting = [Raw(server).ask("GET", f"{path}?offset=now&live=long-poll&timeout=10") for _ in range(30)]
     for raw in waiting:
         raw.send(many)
-    time.sleep(1)
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        wait_until_waiting(client, "long_poll", 30)
+        scrape(client)  # and meanwhile it has read what it reads ahead
     assert server.rss_bytes - before < 40 * MEBIBYTE, "2.4 MiB for each would be 72 MiB"
     for number, raw in enumerate(waiting):
         with raw:
@@ -131,6 +136,7 @@ def test_answers_are_not_piled_up_for_a_client_that_does_not_read(
     size = 8 * MEBIBYTE
     with httpx.Client(base_url=server.url, timeout=60) as client:
         make(client, path, BINARY, b"x" * size)
+        flush_all(client)
         before = server.rss_bytes
         with Raw(server) as raw:
             for _ in range(40):
@@ -175,9 +181,9 @@ def test_a_reader_that_is_gone_before_its_events_begin_is_not_read_for(start_ser
             post(client, "/gone/s", b"x" * MEBIBYTE)
         client.post("/cluster/flush").raise_for_status()
         before = scrape(client).value("ursula_live_sse_bytes_total")
-        for live in ("sse", "long-poll") * 5:
-            Raw(server).ask("GET", f"/gone/s?offset=-1&live={live}").hang_up()
-        time.sleep(1)
+        with until_gone(client):
+            for live in ("sse", "long-poll") * 5:
+                Raw(server).ask("GET", f"/gone/s?offset=-1&live={live}").hang_up()
         assert scrape(client).value("ursula_live_sse_bytes_total") - before < 10 * MEBIBYTE
         assert wait_for(lambda: scrape(client).value("ursula_live_connections", kind="sse") == 0, 10)
 
@@ -190,14 +196,16 @@ def test_a_stop_does_not_wait_for_clients_that_have_their_answers(
     with Raw(server) as idle, Raw(server) as poll:
         assert idle.ask("GET", path).answer().status == 200
         poll.ask("GET", f"{path}?offset=1&live=long-poll&timeout=60")
-        time.sleep(0.2)
+        with httpx.Client(base_url=server.url, timeout=60) as client:
+            wait_until_waiting(client, "long_poll")
         assert server.stop() == 0
         answer = poll.answer()
         assert (answer.status, answer.headers["connection"]) == (204, "close")
         assert idle.until_closed() == b""
 
 
-def test_header_names_of_strangers_are_not_kept(server: Server) -> None:
+def test_header_names_of_strangers_are_not_kept(server: Server, api: httpx.Client) -> None:
+    flush_all(api)
     before = server.rss_bytes
     with Raw(server) as raw:
         for number in range(500):

@@ -1,8 +1,10 @@
 """The clock is an argument, so that tests can set the time. Only ULIDs read the machine's clock directly."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 Clock = Callable[[], int]
 """Microseconds since 1970."""
@@ -15,10 +17,42 @@ AHEAD_SECONDS_MAX = 5.0
 
 logger = logging.getLogger(__name__)
 
+MOVABLE_LOOK_SECONDS = 0.01
+"""How often a movable clock looks whether it was moved."""
+
 
 def system_clock() -> int:
     """The machine's clock."""
     return time.time_ns() // 1000
+
+
+class MovableClock:
+    """The machine's clock plus the seconds that a file holds: a test lets time pass by writing the file.
+
+    The file must be replaced as a whole, since it is read each time that anybody asks for the time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError or ValueError if the file does not hold a number of seconds."""
+        self._path = path
+        self._seconds()
+
+    def __call__(self) -> int:
+        """The time now."""
+        return system_clock() + int(self._seconds() * 1_000_000)
+
+    async def watch(self, moved: Callable[[], None]) -> None:
+        """Call `moved` whenever the clock was moved, until cancelled: timers do not notice by themselves."""
+        before = self._seconds()
+        while True:
+            await asyncio.sleep(MOVABLE_LOOK_SECONDS)
+            now = self._seconds()
+            if now != before:
+                before = now
+                moved()
+
+    def _seconds(self) -> float:
+        return float(self._path.read_text())
 
 
 class LogClock:

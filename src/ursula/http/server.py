@@ -6,7 +6,9 @@ import os
 import resource
 import signal
 import socket
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 import uvloop
 
@@ -14,6 +16,7 @@ from .. import logs
 from ..cold.objects.open import open_store
 from ..config import Address, Settings, StartRefused
 from ..engine import load_state as loading
+from ..engine.clock import Clock, MovableClock, system_clock
 from ..engine.data_folder import DataFolder, FolderRefused
 from ..engine.failures import Superseded
 from ..engine.heartbeat import RunningServer
@@ -34,6 +37,9 @@ STOP_SECONDS_MAX = 8.0
 SPARE_FILES = 256
 """File descriptors that are not connections: the log, the store, spools, bodies that are written to disk."""
 
+TEST_CLOCK = "URSULA_TEST_CLOCK"
+"""The variable that names the file by which tests move the clock of a server. It is no setting."""
+
 logger = logging.getLogger("ursula")
 
 
@@ -44,6 +50,7 @@ def run(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> int:
+    clock = clock_of(os.environ)
     try:
         folder = DataFolder(settings.server.data_dir) if settings.server.log == "file" else None
     except FolderRefused as error:
@@ -56,6 +63,7 @@ async def _serve(settings: Settings) -> int:
     node = Node(
         folder,
         settings.limits.log_segment_bytes,
+        clock,
         cold=settings.cold,
         store=open_store(settings.cold, settings.server.data_dir) if folder is not None else None,
         spool_bytes=settings.limits.spool_bytes,
@@ -75,6 +83,9 @@ async def _serve(settings: Settings) -> int:
     serving = asyncio.create_task(wire.serve(app.handle, CorsPolicy(settings.cors.origins).lines(None)))
     running = asyncio.create_task(node.run())
     waiting = asyncio.create_task(stopping.wait())
+    beside = [serving, waiting]
+    if isinstance(clock, MovableClock):
+        beside.append(asyncio.create_task(clock.watch(node.check_deadlines)))
     await asyncio.wait((serving, running, waiting), return_when=asyncio.FIRST_COMPLETED)
     ended = running if running.done() else serving if serving.done() else None
     failure = ended.exception() if ended is not None else None
@@ -83,7 +94,7 @@ async def _serve(settings: Settings) -> int:
     serving.cancel()
     await wire.stop(STOP_SECONDS_MAX)
     await node.stop()
-    for task in (serving, waiting):
+    for task in beside:
         task.cancel()
     if failure is None:
         logger.info("stopped")
@@ -97,6 +108,24 @@ async def _serve(settings: Settings) -> int:
         raise StartRefused(f"cannot use the data folder {settings.server.data_dir}: {failure}")
     logger.critical("the node failed", exc_info=failure)
     return 1
+
+
+def clock_of(environ: Mapping[str, str]) -> Clock:
+    """The machine's clock, or for our own tests one that they move. Raises StartRefused."""
+    path = environ.get(TEST_CLOCK)
+    if path is None:
+        return system_clock
+    if environ.get("URSULA_TESTING") != "1":
+        raise StartRefused(
+            f"{TEST_CLOCK} is set, which moves the clock and is only for tests of Ursula itself: "
+            "unset it (the tests set URSULA_TESTING=1 too)"
+        )
+    try:
+        clock = MovableClock(Path(path))
+    except (OSError, ValueError) as error:
+        raise StartRefused(f"{TEST_CLOCK}={path} holds no number of seconds: {error}") from None
+    logger.warning("the clock is that of a test: %s=%s", TEST_CLOCK, path)
+    return clock
 
 
 def services_of(settings: Settings, node: Node, wire: WireServer, advertise: str) -> Services:
