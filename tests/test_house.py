@@ -240,6 +240,25 @@ def test_the_model_reads_no_clock_no_chance_and_no_files() -> None:
     assert wrong == []
 
 
+CLIENT_MIRRORS = {
+    *("Appended", "Bucket", "Created", "FeedEntry", "FeedPage", "FeedRow", "OutcomeUnknown", "Producer"),
+    *("Refused", "Request", "Snapshot", "Stream", "Undeleted"),
+}
+"""Classes of the client that are what the server's class of the same name is, seen from outside."""
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path.relative_to(SOURCE).as_posix())
+    doubled = {name: found for name, found in places.items() if len(found) > 1}
+    assert doubled.keys() == CLIENT_MIRRORS, doubled
+    for found in doubled.values():
+        assert [path.startswith("client/") for path in found] == [True, False], found
+
+
 def test_no_file_is_a_dumping_place() -> None:
     names = {path.name for path in SOURCE.rglob("*.py")}
     assert not names & {"utils.py", "helpers.py", "common.py", "lib.py", "misc.py"}

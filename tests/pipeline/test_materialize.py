@@ -168,6 +168,14 @@ def test_a_gap_leaves_no_state_and_an_end_no_stream() -> None:
         ], size
 
 
+def test_an_integer_may_have_any_number_of_digits() -> None:
+    long = "9" * 5000
+    row = rows("s", 0, 1)[0] | {"value": long.encode(), "is_json": True}
+    batches = [pa.RecordBatch.from_pylist([row])]
+    found = pa.Table.from_batches(fold_streams(lambda _, messages: messages, None, batches)).to_pylist()
+    assert found[0]["state"] == f"[{long}]".encode()
+
+
 def test_a_state_must_be_json_or_bytes() -> None:
     batches = [pa.RecordBatch.from_pylist(rows("s", 0, 1))]
     with pytest.raises(FoldFailed, match="neither bytes nor JSON"):

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ..engine.failures import Failure, OutcomeUnknown, Unavailable
+from ..engine.failures import Failure, NotCurrent, OutcomeUnknown, Unavailable
 from ..engine.interface import GroupApi
 from ..model.outcomes import Description, Refused
 from .errors import Problem
@@ -165,6 +165,8 @@ class Exchange:
             if error.code == "object_damaged":  # only an operator can repair it, and operators read the log
                 logger.error("%s %s: %s", self.request.method, self.request.path, error.message)
             self.reply_problem(error)
+        elif isinstance(error, NotCurrent):
+            self.reply_problem(Problem("unavailable", str(error)))
         else:
             logger.error("%s %s failed", self.request.method, self.request.path, exc_info=error)
             self.reply_problem(Problem("internal_error", "the server failed; see its log"))

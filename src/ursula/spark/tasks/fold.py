@@ -4,11 +4,12 @@ The rows of a task are sorted by stream and then by position; the previous state
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from http import HTTPStatus
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ JSON = "application/json"
 CHUNK_MESSAGES = 1000
 CHUNK_BYTES = 1 << 20
 STATES_AT_ONCE = 256
+
+T = TypeVar("T")
 
 Fold = Callable[[Any, list[Any]], Any]
 """Takes a state (None at first) and messages, returns the next state. Messages of JSON streams are values."""
@@ -150,7 +153,7 @@ class _StreamFold:
         if data is None:
             self._is_partial = True
         else:
-            self._state = json.loads(data) if run["is_json"][0].as_py() else data
+            self._state = _with_long_integers(json.loads, data) if run["is_json"][0].as_py() else data
             self._has_state = True
 
     def _add_messages(self, run: pa.RecordBatch) -> None:
@@ -172,7 +175,7 @@ class _StreamFold:
         messages: list[Any] = self._messages
         try:
             if self._is_json:
-                messages = json.loads(b"[%b]" % b",".join(messages))
+                messages = _with_long_integers(json.loads, b"[%b]" % b",".join(messages))
             self._state = self._fold(self._state, messages)
         except Exception as error:
             raise FoldFailed(f"the fold failed at the stream {self.name[0]!r}: {error!r}") from error
@@ -192,9 +195,26 @@ def _encoded(stream: str, state: Any) -> tuple[str, bytes]:
     if isinstance(state, bytes | bytearray):
         return "application/octet-stream", bytes(state)
     try:
-        return JSON, json.dumps(state, separators=(",", ":"), ensure_ascii=False).encode()
+        return JSON, _with_long_integers(_dump, state).encode()
     except (TypeError, ValueError) as error:
         raise FoldFailed(f"the state of {stream!r} is neither bytes nor JSON: {error}") from error
+
+
+def _dump(state: Any) -> str:
+    return json.dumps(state, separators=(",", ":"), ensure_ascii=False)
+
+
+def _with_long_integers(convert: Callable[[Any], T], value: Any) -> T:
+    """Convert from or to JSON without Python's limit on the digits of an integer.
+
+    The server accepts integers of any length, and one of them must not make a job fail for ever.
+    """
+    digits_max = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        return convert(value)
+    finally:
+        sys.set_int_max_str_digits(digits_max)
 
 
 def _publish(target: SnapshotTarget, state: dict[str, Any]) -> str:
