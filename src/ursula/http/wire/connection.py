@@ -32,6 +32,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_at_eof",
+        "_is_aborted",
         "_is_reading",
         "_parser",
         "_room_waiter",
@@ -59,6 +60,7 @@ class Connection(asyncio.Protocol):
         self.pipelined: deque[Request | Problem] = deque()  # those after it
         self._is_reading = True
         self._at_eof = False
+        self._is_aborted = False
         self._unread_before = 0
         self._task: asyncio.Task[None] | None = None
         self._room_waiter: asyncio.Future[None] | None = None
@@ -239,7 +241,9 @@ class Connection(asyncio.Protocol):
     @property
     def unread_bytes(self) -> int:
         """Written bytes that the client has not read, as far as they are in our buffers."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if self._transport is None or self._is_aborted:
+            return 0
+        return self._transport.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -281,6 +285,7 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Hang up at once, and drop everything that is not sent yet."""
         if self._transport is not None:
+            self._is_aborted = True
             self._transport.abort()
 
     def _hang_up(self, is_done: bool) -> None:
