@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,6 @@ from tests.waiting import wait_for
 MEBIBYTE = 1 << 20
 
 _numbers = count()
-
-_PATCHED = """
-import sys
-import ursula.http.stream.bootstrap
-from ursula.cli import main
-
-ursula.http.stream.bootstrap.OPENING_SECONDS = 1.0
-sys.argv = ["ursula", *sys.argv[6:]]
-main()
-"""
 
 _IMPATIENCE = {"cold__keep_replaced": "1s", "cold__flush_interval": "200ms"}
 
@@ -85,8 +74,6 @@ def blob_files(server: Server, bucket: str = "") -> list[Path]:
 
 
 def impatient_server(folder: Path, **settings: str) -> Server:
-    """A server that removes superseded blobs and files it has sent soon, not after a day and a minute."""
-    script = folder / "impatient.py"
-    script.write_text(_PATCHED)
+    """A server that removes superseded blobs after a second, not after a day."""
     named = {name.replace("__", "."): value for name, value in (_IMPATIENCE | settings).items()}
-    return Server(folder / "data", prefix=(sys.executable, str(script)), settings=named)
+    return Server(folder / "data", settings=named)

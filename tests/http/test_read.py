@@ -1,11 +1,16 @@
 """GET and HEAD without waiting: offsets, chunks, caching."""
 
+from pathlib import Path
+
 import httpx
 import pytest
 from tests.conftest import StartServer
+from tests.http.in_process import serving
 from tests.http.raw import ask
 from tests.http.wire import BINARY, CLOSED, JSON, TEXT, make, offset, post, refused
 from tests.server import Server
+
+from ursula.log.memory import MemoryLog
 
 CACHED = "public, max-age=60, stale-while-revalidate=300"
 
@@ -228,3 +233,24 @@ def test_a_missing_stream_is_404_everywhere(
     api.put(f"/{bucket}")
     inside = ask(server, method, f"/{bucket}/stream", *lines, body=body)
     assert method == "HEAD" or inside.code == "stream_not_found"
+
+
+def test_a_read_is_unavailable_while_nobody_can_tell_how_far_the_log_reaches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log on other machines may not answer; an answer from old state could deny what was acknowledged."""
+
+    async def unreachable(log: MemoryLog) -> int:
+        raise OSError("no quorum")
+
+    with (
+        serving(tmp_path) as place,
+        httpx.Client(base_url=f"http://{place.host}:{place.port}", timeout=30) as api,
+    ):
+        make(api, "/v1/stream/s", TEXT, b"here")
+        monkeypatch.setattr(MemoryLog, "known_tail", None)
+        assert api.get("/v1/stream/s").content == b"here"
+        monkeypatch.setattr(MemoryLog, "tail", unreachable)
+        answer = api.get("/v1/stream/s")
+        refused(answer, 503, "unavailable")
+        assert "no quorum" in answer.text
