@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
 
-from ursula.engine.data_folder import DataFolder
+from ursula.engine.start.data_folder import DataFolder
 from ursula.log.disk import RealDisk
 from ursula.log.file import FileLog
 from ursula.model.codec.entry import encode

@@ -25,7 +25,7 @@ from typer.testing import CliRunner, Result
 
 from ursula.cli import app
 from ursula.cold.state.manifest import encode
-from ursula.engine.heartbeat import Heartbeat
+from ursula.engine.start.heartbeat import Heartbeat
 
 FORGETFUL = {"cold.flush_size": "16KiB", "cold.cache_bytes": "0"}
 BUCKET = "/shop"

@@ -15,7 +15,7 @@ from tests.docs.pages import DOCS, codes, rows
 from tests.docs.test_examples import pattern
 from tests.server import Server
 
-from ursula.engine.data_folder import FORMAT
+from ursula.engine.start.data_folder import FORMAT
 from ursula.http.errors import STATUS
 from ursula.log.record import FORMAT_VERSION
 from ursula.model.codec.entry import ENTRY_VERSION

@@ -11,10 +11,10 @@ import msgspec
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import Store, StoreUnavailable
 from ursula.config import ColdSettings
-from ursula.engine.data_folder import DataFolder
 from ursula.engine.group.group import Group
 from ursula.engine.node import Node
 from ursula.engine.reads.deferred import Deferred
+from ursula.engine.start.data_folder import DataFolder
 from ursula.model.commands import (
     AnyCommand,
     Append,

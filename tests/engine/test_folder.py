@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ursula.engine.data_folder import DataFolder, FolderRefused, Identity, NewFolder
+from ursula.engine.start.data_folder import DataFolder, FolderRefused, Identity, NewFolder
 
 
 def test_every_new_folder_above_it_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,10 @@ from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import ObjectInfo, Store, StoreUnavailable
 from ursula.cold.state import manifest as manifests
 from ursula.cold.state.generation_history import Lineage
-from ursula.engine.data_folder import FolderRefused, NewFolder
-from ursula.engine.load_state import StoreRefused, load
 from ursula.engine.offline.restore import Damaged, Moment, Restored, RestoreRefused, parse_moment, restore
 from ursula.engine.offline.verify import check_contents
+from ursula.engine.start.data_folder import FolderRefused, NewFolder
+from ursula.engine.start.load_state import StoreRefused, load
 from ursula.log.interface import GENERATION_SHIFT
 from ursula.model.commands import Undelete
 from ursula.model.outcomes import Undeleted

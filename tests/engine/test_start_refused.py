@@ -10,8 +10,8 @@ from tests.engine.nodes import begin, node_on, picture, write
 
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.state.manifest import Generation, encode
-from ursula.engine.load_state import StoreRefused
 from ursula.engine.node import Node
+from ursula.engine.start.load_state import StoreRefused
 from ursula.log.interface import LogDamaged
 
 pytestmark = pytest.mark.anyio

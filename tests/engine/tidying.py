@@ -18,11 +18,11 @@ from ursula.cold.state import manifest as manifests
 from ursula.engine.clock import system_clock
 from ursula.engine.flush.flusher import Flusher, FlushSettings
 from ursula.engine.group.group import Group
-from ursula.engine.load_state import load, load_newest
 from ursula.engine.offline.verify import blobs_of
 from ursula.engine.reads.cold_feed import FeedReads
 from ursula.engine.reads.cold_stream import ColdReads
 from ursula.engine.reads.deferred import Deferred
+from ursula.engine.start.load_state import load, load_newest
 from ursula.engine.upkeep.garbage import CollectSettings, GarbageCollector
 from ursula.engine.upkeep.merger import Merger, MergeSettings
 from ursula.log.file import FileLog

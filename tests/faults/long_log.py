@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from ursula.engine.data_folder import DataFolder
+from ursula.engine.start.data_folder import DataFolder
 from ursula.log.file import FileLog
 from ursula.model.codec import entry as entries
 from ursula.model.commands import AnyCommand, Append, Create

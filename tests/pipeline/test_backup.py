@@ -12,8 +12,8 @@ from tests.http.wire import BINARY, JSON, content, make, post, producer
 from tests.pipeline.conftest import Pipeline
 from tests.server import Server
 
-from ursula.engine.data_folder import FolderRefused
 from ursula.engine.offline.restore import RestoreRefused
+from ursula.engine.start.data_folder import FolderRefused
 from ursula.pipeline import backup, restore, verify
 
 SNAPSHOT = b"the state at 3000"

@@ -40,19 +40,19 @@ from .background import BackgroundTasks
 from .bulk_write import Check, Ingesters
 from .clock import Clock, system_clock
 from .cold_status import CacheStatus, ColdStatus, UpkeepStatus, cache_status, cold_status
-from .data_folder import FORMAT, DataFolder, Identity
 from .failures import Failure
 from .flush.flusher import Flusher, FlushSettings
 from .group.evictor import Evictor
 from .group.group import Group
-from .heartbeat import Heart, RunningServer
 from .hot_bytes import HotBytesReport, HotTotals, hot_totals, merge_reports, report_hot_bytes
-from .load_state import StoreRefused, load_newest
 from .reads.blobs import BlobReads
 from .reads.cold_feed import FeedReads
 from .reads.cold_stream import ColdReads
+from .start.data_folder import FORMAT, DataFolder, Identity
+from .start.heartbeat import Heart, RunningServer
+from .start.load_state import StoreRefused, load_newest
+from .start.store_identity import check_fit, enter_store
 from .status import GroupStatus
-from .store_identity import check_fit, enter_store
 from .upkeep.garbage import CollectSettings, GarbageCollector
 from .upkeep.merger import Merger, MergeSettings
 from .upkeep.replace_segments import replace_segments

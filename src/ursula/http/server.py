@@ -15,12 +15,12 @@ import uvloop
 from .. import logs
 from ..cold.objects.open import open_store
 from ..config import Address, Settings, StartRefused
-from ..engine import load_state as loading
 from ..engine.clock import Clock, MovableClock, system_clock
-from ..engine.data_folder import DataFolder, FolderRefused
 from ..engine.failures import Superseded
-from ..engine.heartbeat import RunningServer
 from ..engine.node import Node
+from ..engine.start import load_state as loading
+from ..engine.start.data_folder import DataFolder, FolderRefused
+from ..engine.start.heartbeat import RunningServer
 from ..log.interface import LogDamaged
 from ..model.codec.entry import EntryUnreadable
 from .app import App

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from ..cold.objects import keys
 from ..cold.objects.store import Store
 from ..cold.state import manifest as manifests
-from ..engine.load_state import LoadedState, load
 from ..engine.offline.restore import Chosen, RestoreRefused, choose, find_generations
 from ..engine.offline.verify import Progress, all_segments, blobs_of
 from ..engine.segment_info import live_segment
+from ..engine.start.load_state import LoadedState, load
 from ..spark.executor_store import ExecutorStore
 from ..spark.options import S3Options
 from ..spark.tasks.object_copy import CopyFailure, ObjectToCopy, copy_objects

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..cold.objects.store import Store
 from ..cold.state import manifest as manifests
-from ..engine.data_folder import NewFolder, check_empty
 from ..engine.offline.restore import Restored, RestoreRefused, choose, find_generations, plan_restore
 from ..engine.offline.restore import restore as restore_node
 from ..engine.offline.verify import Progress
+from ..engine.start.data_folder import NewFolder, check_empty
 from ..spark.options import S3Options
 from .backup import backup, check_cluster
 from .progress import no_step_progress

@@ -31,10 +31,10 @@ from ...model.store_view import checkpoint
 from ...model.store_view.dirty_rows import GROUP_KEY, RowKind, RowSnapshot
 from ..failures import Superseded
 from ..group.group import Group
-from ..load_state import LoadedState
 from ..pacing import TimeSlice
 from ..segment_info import live_segment, segment_facts, state_facts
-from ..store_identity import check_generation
+from ..start.load_state import LoadedState
+from ..start.store_identity import check_generation
 from .pace import FlushPace
 from .ranges import is_large
 from .rows import Fetch, rows_by_range, rows_of

@@ -8,8 +8,8 @@ from ...cold.segment.report import SegmentReport
 from ...cold.state import manifest as manifests
 from ...cold.state.manifest import FoundManifest, Generation, Manifest
 from ...model.commands import StoredSegment
-from ..heartbeat import Heartbeat, find_heartbeats
-from ..load_state import LoadedState, StoreRefused, load
+from ..start.heartbeat import Heartbeat, find_heartbeats
+from ..start.load_state import LoadedState, StoreRefused, load
 from .restore import Moment, RestoreRefused, choose, find_generations
 from .verify import (
     Damage,

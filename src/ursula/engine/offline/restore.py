@@ -27,11 +27,11 @@ from ...model.store_view import checkpoint
 from ...model.store_view.dirty_rows import GROUP_KEY
 from ...model.store_view.generation import begin_generation
 from ..clock import Clock, system_clock
-from ..data_folder import FORMAT as FOLDER_FORMAT
-from ..data_folder import Identity, NewFolder
-from ..heartbeat import find_heartbeats, is_alive
-from ..load_state import LoadedState, StoreRefused, load
 from ..segment_info import live_segment
+from ..start.data_folder import FORMAT as FOLDER_FORMAT
+from ..start.data_folder import Identity, NewFolder
+from ..start.heartbeat import find_heartbeats, is_alive
+from ..start.load_state import LoadedState, StoreRefused, load
 from .verify import Damage, Extent, Progress, check_contents, check_presence, extent_of
 
 _AGO = re.compile(r"(\d{1,9}) ?(s|m|h|d) ago")

@@ -19,7 +19,7 @@ from ...cold.state.manifest import Manifest
 from ...model.commands import StoredSegment
 from ...model.state import State
 from ...model.stream.row import StreamRow, read_row
-from ..load_state import LoadedState
+from ..start.load_state import LoadedState
 
 SEGMENTS_AT_ONCE = 4
 """How many segments are fetched and read at the same time."""

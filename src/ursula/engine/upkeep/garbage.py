@@ -46,7 +46,7 @@ from ..clock import Clock
 from ..flush.flusher import Flusher
 from ..group.group import Group
 from ..pacing import TimeSlice
-from ..store_identity import check_generation
+from ..start.store_identity import check_generation
 
 ROUNDS_KEPT = 24
 """How many rounds there are while a replaced object is kept."""

@@ -85,9 +85,9 @@ class JobOptions:
     def session(self) -> "Iterator[SparkSession]":
         """A Spark session for the duration of a job; one that existed before stays. Errors are one line."""
         from ursula.cold.objects.store import StoreFailed
-        from ursula.engine.data_folder import FolderRefused
-        from ursula.engine.load_state import StoreRefused
         from ursula.engine.offline.restore import RestoreRefused
+        from ursula.engine.start.data_folder import FolderRefused
+        from ursula.engine.start.load_state import StoreRefused
         from ursula.pipeline.job_lease import LeaseTaken
         from ursula.spark import session
         from ursula.spark.http_client import RequestRefused, ServerUnreachable

@@ -60,9 +60,9 @@ def with_store(where: str, settings: "Settings", work: "Callable[[Store], Awaita
     """Open a store and work on it; errors end the command with one line and an exit code."""
     from ursula.cold.objects.open import open_at
     from ursula.cold.objects.store import StoreFailed
-    from ursula.engine.data_folder import FolderRefused
-    from ursula.engine.load_state import StoreRefused
     from ursula.engine.offline.restore import RestoreRefused
+    from ursula.engine.start.data_folder import FolderRefused
+    from ursula.engine.start.load_state import StoreRefused
 
     async def run() -> T:
         store = open_at(where, settings.cold)

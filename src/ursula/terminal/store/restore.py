@@ -68,9 +68,9 @@ def restore(
       ursula restore --from s3://bucket/prefix --data-dir data --at '2h ago'
       ursula restore --from data/cold --data-dir data --at 2030-01-01T12:00:00Z --verify
     """
-    from ursula.engine.data_folder import NewFolder
     from ursula.engine.offline.restore import Damaged
     from ursula.engine.offline.restore import restore as restore_node
+    from ursula.engine.start.data_folder import NewFolder
 
     settings = settings_of(config, data_dir)
     moment = moment_of(at)

@@ -7,16 +7,16 @@ import asyncio
 import logging
 from typing import NamedTuple
 
-from ..cold.objects.store import ObjectDamaged, ObjectMissing, Store
-from ..cold.state import manifest as manifests
-from ..cold.state.manifest import Manifest
-from ..cold.state.state_rows import StateRow, read_state
-from ..model.state import State
-from ..model.store_view.checkpoint import Loader
-from ..model.store_view.dirty_rows import RowKind
-from ..model.stream.row import RowUnreadable
-from .pacing import TimeSlice
-from .segment_info import segment_from_facts, state_from_facts
+from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store
+from ...cold.state import manifest as manifests
+from ...cold.state.manifest import Manifest
+from ...cold.state.state_rows import StateRow, read_state
+from ...model.state import State
+from ...model.store_view.checkpoint import Loader
+from ...model.store_view.dirty_rows import RowKind
+from ...model.stream.row import RowUnreadable
+from ..pacing import TimeSlice
+from ..segment_info import segment_from_facts, state_from_facts
 
 logger = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@ A store names its cluster and its generation in `generations/{n}.json`. A restor
 which fences the node of the one before.
 """
 
-from ..cold.objects import keys
-from ..cold.objects.store import ObjectDamaged, Store, StoreUnavailable
-from ..cold.state import manifest as manifests
-from ..cold.state.generation_history import Lineage
-from ..log.interface import COUNTER_MASK
+from ...cold.objects import keys
+from ...cold.objects.store import ObjectDamaged, Store, StoreUnavailable
+from ...cold.state import manifest as manifests
+from ...cold.state.generation_history import Lineage
+from ...log.interface import COUNTER_MASK
+from ..failures import Superseded
 from .data_folder import Identity
-from .failures import Superseded
 from .load_state import LoadedState, StoreRefused
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..cold.objects.checksum import has_checksum, with_checksum
-from ..cold.objects.fsync import sync_folder
+from ...cold.objects.checksum import has_checksum, with_checksum
+from ...cold.objects.fsync import sync_folder
 
 FORMAT = 1
 _LOCK = "lock"

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..cold.objects.checksum import has_checksum
-from ..cold.objects.store import ObjectMissing, Store, StoreFailed
-from ..cold.state.manifest import encode
-from .clock import Clock
+from ...cold.objects.checksum import has_checksum
+from ...cold.objects.store import ObjectMissing, Store, StoreFailed
+from ...cold.state.manifest import encode
+from ..clock import Clock
 from .data_folder import is_abandoned
 from .store_identity import check_generation
 

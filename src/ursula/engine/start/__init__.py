@@ -1,0 +1,1 @@
+"""How a node starts: its data folder, whose store it is, the state to begin with, and the heartbeat."""
