@@ -27,13 +27,11 @@ MODEL_VALUES = {
 """What http may know of the model: values that could cross to another process, and constants."""
 
 ENGINE_VALUES = {
-    "ursula.engine.cold_status",
     "ursula.engine.failures",
     "ursula.engine.interface",
     "ursula.engine.reads.deferred",
     "ursula.engine.reads.bucket_plan",
     "ursula.engine.status",
-    "ursula.engine.hot_bytes",
     "ursula.engine.group.watchers",
 }
 """What http may know of the engine: an interface that a group on another node could have, and its values."""

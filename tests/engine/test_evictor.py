@@ -10,9 +10,9 @@ from tests.engine.nodes import begin, done, got, node_on, picture, write
 
 from ursula.cold.blobs import made_at
 from ursula.config import ColdSettings
-from ursula.engine.hot_bytes import HotStream, report_hot_bytes
 from ursula.engine.node import Node
 from ursula.engine.pacing import TimeSlice
+from ursula.engine.status.hot_bytes import HotStream, report_hot_bytes
 from ursula.model import bucket, residency
 from ursula.model.commands import (
     Append,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.engine.driving import BEGIN, Stretches
 
-from ursula.engine.hot_bytes import (
+from ursula.engine.status.hot_bytes import (
     LARGEST_COUNT,
     HotBytesReport,
     HotStream,

@@ -19,14 +19,14 @@ from ..model.outcomes import (
     RecordPage,
     Refused,
 )
-from .cold_status import CacheStatus, ColdStatus, UpkeepStatus
 from .failures import Failure
 from .group.batching import Reply
 from .group.watchers import Watchers
-from .hot_bytes import HotBytesReport, HotTotals
 from .reads.bucket_plan import Plan
 from .reads.deferred import Deferred
-from .status import GroupStatus
+from .status.cold_status import CacheStatus, ColdStatus, UpkeepStatus
+from .status.group_status import GroupStatus
+from .status.hot_bytes import HotBytesReport, HotTotals
 
 
 class GroupApi(Protocol):

@@ -39,12 +39,10 @@ from ..model.state import State
 from .background import BackgroundTasks
 from .bulk_write import Check, Ingesters
 from .clock import Clock, system_clock
-from .cold_status import CacheStatus, ColdStatus, UpkeepStatus, cache_status, cold_status
 from .failures import Failure
 from .flush.flusher import Flusher, FlushSettings
 from .group.evictor import Evictor
 from .group.group import Group
-from .hot_bytes import HotBytesReport, HotTotals, hot_totals, merge_reports, report_hot_bytes
 from .reads.blobs import BlobReads
 from .reads.cold_feed import FeedReads
 from .reads.cold_stream import ColdReads
@@ -52,7 +50,9 @@ from .start.data_folder import FORMAT, DataFolder, Identity
 from .start.heartbeat import Heart, RunningServer
 from .start.load_state import StoreRefused, load_newest
 from .start.store_identity import check_fit, enter_store
-from .status import GroupStatus
+from .status.cold_status import CacheStatus, ColdStatus, UpkeepStatus, cache_status
+from .status.group_status import GroupStatus
+from .status.hot_bytes import HotBytesReport, HotTotals, hot_totals, merge_reports, report_hot_bytes
 from .upkeep.garbage import CollectSettings, GarbageCollector
 from .upkeep.merger import Merger, MergeSettings
 from .upkeep.replace_segments import replace_segments
@@ -347,9 +347,7 @@ class Node:
 
     def cold_statuses(self) -> list[ColdStatus]:
         """The status of every group's part of the store."""
-        return [
-            cold_status(group, flusher) for group, flusher in zip(self.groups, self.flushers, strict=True)
-        ]
+        return [flusher.status() for flusher in self.flushers]
 
     def cache_statuses(self) -> dict[str, CacheStatus]:
         """The status of the caches of stored data, by kind."""

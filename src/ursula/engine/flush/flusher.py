@@ -35,6 +35,7 @@ from ..pacing import TimeSlice
 from ..segment_info import live_segment, segment_facts, state_facts
 from ..start.load_state import LoadedState
 from ..start.store_identity import check_generation
+from ..status.cold_status import ColdStatus
 from .pace import FlushPace
 from .ranges import is_large
 from .rows import Fetch, rows_by_range, rows_of
@@ -173,10 +174,29 @@ class Flusher:
             await self._group.log.trim(self.manifest_position)
         return self._group.log.measures.first
 
-    @property
-    def waiting_since(self) -> float | None:
-        """When data that is not stored yet was first seen, on the monotonic clock."""
-        return self._since
+    def status(self) -> ColdStatus:
+        """What an operator may see of the group's part of the store."""
+        group, state = self._group, self._group.state
+        return ColdStatus(
+            number=group.number,
+            manifest_position=self.manifest_position,
+            manifest_at=self.manifest_at,
+            backlog_seconds=0.0 if self._since is None else time.monotonic() - self._since,
+            problem=self.problem,
+            flush_count=self.count,
+            failed_count=self.failed_count,
+            flush_seconds=self.flush_seconds,
+            written_bytes=self.stored_bytes,
+            segment_count=len(state.segments),
+            segment_bytes=state.segments.size,
+            payload_bytes=state.segments.payload_bytes,
+            state_bytes=sum(stored.size for stored in state.stored.chain),
+            held_bytes=state.gauge.count,
+            recent_bytes=group.evictor.resident_bytes,
+            is_full=group.is_full,
+            rejected_count=group.rejected_count,
+            ended_streams=len(state.deleted.incarnations),
+        )
 
     def _is_due(self) -> bool:
         state = self._group.state

@@ -34,7 +34,7 @@ from ..reads.cold_feed import FeedReads
 from ..reads.cold_stream import ColdReads
 from ..reads.reads import GroupReads
 from ..reads.resolve_offsets import is_unresolved
-from ..status import GroupStatus
+from ..status.group_status import GroupStatus
 from .batching import Reply, creation_bytes, reply_to_future, size_of
 from .evictor import Evictor
 from .expiry import SOON_SECONDS, Expiry

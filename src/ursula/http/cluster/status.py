@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from ...engine.cold_status import ColdStatus
-from ...engine.status import GroupStatus
+from ...engine.status.cold_status import ColdStatus
+from ...engine.status.group_status import GroupStatus
 from ...log.interface import purged_to
 from ...model.limits import LIST_PAGE_MAX
 from ..errors import Problem

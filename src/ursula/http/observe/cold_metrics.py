@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from ...engine.cold_status import ColdStatus, UpkeepStatus
-from ...engine.hot_bytes import HotTotals
 from ...engine.interface import NodeApi
+from ...engine.status.cold_status import ColdStatus, UpkeepStatus
+from ...engine.status.hot_bytes import HotTotals
 from .metrics import by_group, gauge, histogram_buckets
 
 

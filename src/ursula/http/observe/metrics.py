@@ -19,9 +19,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.utils import floatToGoString
 
-from ...engine.cold_status import ColdStatus
-from ...engine.hot_bytes import HotTotals
-from ...engine.status import GroupStatus
+from ...engine.status.cold_status import ColdStatus
+from ...engine.status.group_status import GroupStatus
+from ...engine.status.hot_bytes import HotTotals
 from ...histogram import Histogram
 from ..wire.server import WireServer
 from .request_stats import LIVE, RequestStats

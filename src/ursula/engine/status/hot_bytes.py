@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
-from ..model.bucket import Bucket
-from ..model.state import State
-from ..model.stream.stream import Stream
-from .pacing import TimeSlice
+from ...model.bucket import Bucket
+from ...model.state import State
+from ...model.stream.stream import Stream
+from ..pacing import TimeSlice
 
 NAMES_AT_ONCE = 256
 LARGEST_COUNT = 100

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ..histogram import Histogram
+from ...histogram import Histogram
 
 
 class GroupStatus(NamedTuple):

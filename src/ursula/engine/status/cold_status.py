@@ -1,12 +1,9 @@
 """What an operator may see of the store: plain values, which could come from another process."""
 
-import time
 from typing import NamedTuple
 
-from ..cold.cache import Cache
-from ..histogram import Histogram
-from .flush.flusher import Flusher
-from .group.group import Group
+from ...cold.cache import Cache
+from ...histogram import Histogram
 
 
 class ColdStatus(NamedTuple):
@@ -56,29 +53,3 @@ class UpkeepStatus(NamedTuple):
 def cache_status(cache: Cache) -> CacheStatus:
     """The status of a cache."""
     return CacheStatus(cache.held_bytes, cache.bytes_max, cache.hits, cache.misses, cache.evicted)
-
-
-def cold_status(group: Group, flusher: Flusher) -> ColdStatus:
-    """The status of a group's part of the store."""
-    state = group.state
-    since = flusher.waiting_since
-    return ColdStatus(
-        number=group.number,
-        manifest_position=flusher.manifest_position,
-        manifest_at=flusher.manifest_at,
-        backlog_seconds=0.0 if since is None else time.monotonic() - since,
-        problem=flusher.problem,
-        flush_count=flusher.count,
-        failed_count=flusher.failed_count,
-        flush_seconds=flusher.flush_seconds,
-        written_bytes=flusher.stored_bytes,
-        segment_count=len(state.segments),
-        segment_bytes=state.segments.size,
-        payload_bytes=state.segments.payload_bytes,
-        state_bytes=sum(stored.size for stored in state.stored.chain),
-        held_bytes=state.gauge.count,
-        recent_bytes=group.evictor.resident_bytes,
-        is_full=group.is_full,
-        rejected_count=group.rejected_count,
-        ended_streams=len(state.deleted.incarnations),
-    )
