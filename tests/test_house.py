@@ -104,7 +104,7 @@ EXCEPTIONS = {
     "http/server.py": {"ursula.cold.objects.open", "ursula.engine"},  # puts a server together
     # On the driver alone, which has msgspec: the row of a bucket in a checkpoint.
     "spark/reads/bucket_start.py": {
-        "ursula.model.store_view.bucket_row",
+        "ursula.model.checkpoint.bucket_row",
         "ursula.model.stream.row",
     },
     # Commands that work on a store, without a server:

@@ -14,7 +14,7 @@ from tests.model.clients import Clients
 from tests.model.driving import as_proposed
 from tests.model.storing import evict_stored, loaded
 
-from ursula.model.codec.dump import dump
+from ursula.model.checkpoint.checkpoint import all_keys, group_row, row_of
 from ursula.model.commands import (
     AnyCommand,
     Collect,
@@ -24,10 +24,10 @@ from ursula.model.commands import (
     StoredSegment,
     StoredState,
 )
+from ursula.model.dump import dump
 from ursula.model.journal import KIND_NAMES, Journal
 from ursula.model.outcomes import AnyOutcome, Done
 from ursula.model.state import State
-from ursula.model.store_view.checkpoint import all_keys, group_row, row_of
 from ursula.model.store_view.dirty_rows import Key, RowSnapshot
 from ursula.model.stream.blob_slice import BlobSlice
 from ursula.model.stream.row import read_row

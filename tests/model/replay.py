@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ursula.model.codec.dump import dump
 from ursula.model.codec.entry import decode
+from ursula.model.dump import dump
 from ursula.model.outcomes import AnyOutcome
 from ursula.model.state import State
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from ursula.model.checkpoint.checkpoint import Loader, all_keys, group_row, row_of
 from ursula.model.commands import FlushBegin, Flushed, StoredSegment, StoredState
 from ursula.model.outcomes import AnyOutcome
 from ursula.model.state import State
-from ursula.model.store_view.checkpoint import Loader, all_keys, group_row, row_of
 from ursula.model.store_view.dirty_rows import Key
 
 Rows = Iterable[tuple[Key, bytes | None]]

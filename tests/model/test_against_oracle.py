@@ -19,7 +19,6 @@ from tests.model.oracle import Oracle, OracleStream, Row, fork_offset, refuse_pu
 from tests.model.rows import all_rows_of
 from tests.model.storing import evict_stored, flushed
 
-from ursula.model.codec.dump import dump
 from ursula.model.codec.entry import decode, encode
 from ursula.model.commands import (
     AnyCommand,
@@ -32,6 +31,7 @@ from ursula.model.commands import (
     PublishSnapshot,
     Trim,
 )
+from ursula.model.dump import dump
 from ursula.model.offsets import BEGINNING
 from ursula.model.outcomes import (
     AnyOutcome,

@@ -4,7 +4,6 @@ import pytest
 from tests.model.driving import Driver, as_proposed
 from tests.model.rows import all_rows_of
 
-from ursula.model.codec.dump import dump
 from ursula.model.codec.entry import decode, encode
 from ursula.model.commands import (
     AnyCommand,
@@ -18,6 +17,7 @@ from ursula.model.commands import (
     Producer,
     Version,
 )
+from ursula.model.dump import dump
 from ursula.model.outcomes import Appended, Refused
 
 NEVER = IfMatch((Version("9-9-9", 0, False),))

@@ -5,8 +5,8 @@ from tests.model.driving import SECOND, Driver
 from tests.model.oracle import Row
 from tests.model.rows import rows_of
 
-from ursula.model.codec.dump import dump
 from ursula.model.commands import Append, Create, Delete, ForkPoint, SetAttributes
+from ursula.model.dump import dump
 from ursula.model.outcomes import AttributesSet, Created
 
 ONE = b'{"title":"one"}'

@@ -8,10 +8,10 @@ from tests.model.driving import Driver
 from tests.model.storing import cut, flush, flushed
 
 from ursula.model import ordered
+from ursula.model.checkpoint.checkpoint import all_keys, row_of
 from ursula.model.commands import AnyCommand, Delete, FlushBegin
 from ursula.model.deleted import DeletedStream
 from ursula.model.state import State
-from ursula.model.store_view.checkpoint import all_keys, row_of
 from ursula.model.store_view.dirty_rows import LARGE_ROW_BYTES, Key, RowKind, RowSnapshot
 
 bounded = settings(

@@ -10,7 +10,7 @@ from tests.model.drawing import batched
 from tests.model.driving import SECOND, START, Driver
 from tests.model.storing import all_rows, cut, flush, flushed, loaded, reloaded
 
-from ursula.model.codec.dump import dump
+from ursula.model.checkpoint.checkpoint import Loader, all_keys, group_row, row_of
 from ursula.model.commands import (
     AnyCommand,
     Append,
@@ -25,11 +25,11 @@ from ursula.model.commands import (
     Undelete,
 )
 from ursula.model.deleted import DeletedStream, DeletedStreams
+from ursula.model.dump import dump
 from ursula.model.offsets import BEGINNING, TAIL
 from ursula.model.outcomes import Appended, Created, Done, FeedPage, Page, Undeleted
 from ursula.model.read.not_in_memory import FeedNotInMemory, NotInMemory
 from ursula.model.state import State
-from ursula.model.store_view.checkpoint import Loader, all_keys, group_row, row_of
 from ursula.model.store_view.dirty_rows import RowKind
 from ursula.model.stream.row import RowUnreadable
 

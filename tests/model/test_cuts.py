@@ -4,7 +4,6 @@ from tests.model.driving import Driver
 from tests.model.rows import rows_of
 from tests.model.storing import cut, evict_stored, flush, flushed, segment, state_object
 
-from ursula.model.codec.dump import dump
 from ursula.model.commands import (
     Append,
     Create,
@@ -14,6 +13,7 @@ from ursula.model.commands import (
     FlushBegin,
     Flushed,
 )
+from ursula.model.dump import dump
 from ursula.model.journal import Journal
 from ursula.model.offsets import BEGINNING
 from ursula.model.outcomes import CutMade, Done, FeedPage, Ignored

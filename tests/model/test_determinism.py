@@ -15,9 +15,9 @@ from tests.model.drawing import batched, logs
 from tests.model.driving import Driver
 from tests.model.replay import Entry, replay, result_of
 
-from ursula.model.codec.dump import dump
 from ursula.model.codec.entry import decode, encode
 from ursula.model.commands import AnyCommand, CreateBucket
+from ursula.model.dump import dump
 from ursula.model.state import State
 from ursula.model.stream import stream
 

@@ -6,7 +6,6 @@ import pytest
 from tests.model.driving import SECOND, Driver
 from tests.model.storing import flush, reloaded
 
-from ursula.model.codec.dump import dump
 from ursula.model.commands import (
     Append,
     Collect,
@@ -18,6 +17,7 @@ from ursula.model.commands import (
     IngestRow,
     IngestRows,
 )
+from ursula.model.dump import dump
 from ursula.model.outcomes import Ignored, Ingest, RowsIngested
 
 Between = Callable[[Driver], None]

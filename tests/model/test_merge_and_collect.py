@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from tests.model.driving import SECOND, Driver, publication
 from tests.model.storing import cut, flush, flushed, segment
 
-from ursula.model.codec.dump import dump
 from ursula.model.commands import Append, Body, Collect, Create, Delete, Merge, StoredSegment, Undelete
+from ursula.model.dump import dump
 from ursula.model.outcomes import Done, Ignored, Refused, SnapshotPublished, Undeleted
 from ursula.model.store_view.dirty_rows import RowKind
 

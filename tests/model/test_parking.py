@@ -7,8 +7,8 @@ import pytest
 from tests.model.driving import Driver, publication
 from tests.model.storing import evict_stored, flush
 
-from ursula.model.codec.dump import dump
 from ursula.model.commands import AnyCommand, Append, Create, Delete, ForkPoint, Producer, SetAttributes
+from ursula.model.dump import dump
 from ursula.model.outcomes import Appended, Created, Description, Refused
 
 PARKED_BYTES_MAX = 450

@@ -7,8 +7,8 @@ from tests.model.drawing import batched
 from tests.model.driving import Driver
 from tests.model.storing import cut, flush, flushed, segment
 
-from ursula.model.codec.dump import dump
 from ursula.model.commands import AnyCommand, Append, Body, Create, ForkPoint, Merge, Producer
+from ursula.model.dump import dump
 from ursula.model.offsets import BEGINNING
 from ursula.model.outcomes import Appended, FeedPage
 from ursula.model.read.not_in_memory import FeedNotInMemory, NotInMemory

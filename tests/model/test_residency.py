@@ -16,10 +16,10 @@ from tests.model.storing import all_rows, cut, flushed
 
 from ursula.model import residency
 from ursula.model.bucket import Bucket
-from ursula.model.codec.dump import dump
+from ursula.model.checkpoint.checkpoint import group_row, row_of
 from ursula.model.commands import AnyCommand
+from ursula.model.dump import dump
 from ursula.model.state import State
-from ursula.model.store_view.checkpoint import group_row, row_of
 from ursula.model.store_view.dirty_rows import RowKind
 from ursula.model.stream import stream as stream_module
 from ursula.model.stream.stream import Stream

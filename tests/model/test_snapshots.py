@@ -4,8 +4,8 @@ import pytest
 from tests.model.driving import Driver, publication
 from tests.model.rows import rows_of
 
-from ursula.model.codec.dump import dump
 from ursula.model.commands import Append, Create, Delete, Expire, ForkPoint, Trim, Undelete
+from ursula.model.dump import dump
 from ursula.model.offsets import BEGINNING, TAIL
 from ursula.model.outcomes import Created, Refused, Snapshot, SnapshotPublished, StreamTrimmed
 from ursula.model.stream import stream as streams

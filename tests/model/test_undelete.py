@@ -8,7 +8,6 @@ from tests.model.driving import SECOND, Driver
 from tests.model.rows import all_rows_of
 from tests.model.storing import cut, flush, reloaded
 
-from ursula.model.codec.dump import dump
 from ursula.model.commands import (
     Append,
     Collect,
@@ -21,6 +20,7 @@ from ursula.model.commands import (
     Undelete,
 )
 from ursula.model.deleted import DeletedStream, DeletedStreams
+from ursula.model.dump import dump
 from ursula.model.outcomes import Appended, Created, Page, Refused, Snapshot, Undeleted
 from ursula.model.read.not_in_memory import NotInMemory
 

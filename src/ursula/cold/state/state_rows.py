@@ -2,7 +2,7 @@
 
 Columns: `kind`, `bucket` and `name` are the key of a row (for a segment and a replaced object, `bucket` has
 the key of the object), and `row` its bytes, null if the row was removed. The group's own row has the kind
-`group`. `ursula.model.store_view.checkpoint` describes the bytes of a row.
+`group`. `ursula.model.checkpoint.checkpoint` describes the bytes of a row.
 """
 
 import zlib

@@ -23,11 +23,11 @@ from ...cold.state import manifest as manifests
 from ...cold.state.state_rows import BATCH_ROWS, EncodedState, batch_of, encode_state
 from ...histogram import Histogram
 from ...malloc import trim_malloc
+from ...model.checkpoint import checkpoint
 from ...model.commands import FlushBegin, Flushed, StoredSegment, StoredState
 from ...model.journal import Journal
 from ...model.limits import BODY_BYTES_HELD_MAX
 from ...model.outcomes import CutMade, Done
-from ...model.store_view import checkpoint
 from ...model.store_view.dirty_rows import GROUP_KEY, RowKind, RowSnapshot
 from ..failures import Superseded
 from ..group.group import Group

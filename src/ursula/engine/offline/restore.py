@@ -22,10 +22,10 @@ from ...cold.state import manifest as manifests
 from ...cold.state.manifest import FoundManifest, Generation, LiveList, Manifest, StateFacts
 from ...cold.state.state_rows import BATCH_ROWS, batch_of, encode_state
 from ...log.interface import GENERATION_SHIFT
+from ...model.checkpoint import checkpoint
+from ...model.checkpoint.generation import begin_generation
 from ...model.state import State
-from ...model.store_view import checkpoint
 from ...model.store_view.dirty_rows import GROUP_KEY
-from ...model.store_view.generation import begin_generation
 from ..clock import Clock, system_clock
 from ..segment_info import live_segment
 from ..start.data_folder import FORMAT as FOLDER_FORMAT

@@ -11,8 +11,8 @@ from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store
 from ...cold.state import manifest as manifests
 from ...cold.state.manifest import Manifest
 from ...cold.state.state_rows import StateRow, read_state
+from ...model.checkpoint.checkpoint import Loader
 from ...model.state import State
-from ...model.store_view.checkpoint import Loader
 from ...model.store_view.dirty_rows import RowKind
 from ...model.stream.row import RowUnreadable
 from ..pacing import TimeSlice

@@ -1,1 +1,1 @@
-"""Log entries and events as bytes, and a dump of a whole state."""
+"""Log entries and events as bytes."""

@@ -40,7 +40,7 @@ def find_bucket_start(root: str, s3: S3Options, group: int, bucket: str) -> Buck
 @lru_cache(_CACHED_MAX)
 def _start_in(root: str, s3: S3Options, manifest: str, bucket: str) -> BucketStart:
     """What a manifest says: the newest of its state objects that has a row of the bucket is right."""
-    from ...model.store_view.bucket_row import decode_bucket_row
+    from ...model.checkpoint.bucket_row import decode_bucket_row
     from ...model.stream.row import RowUnreadable
 
     store = ExecutorStore(root, s3)

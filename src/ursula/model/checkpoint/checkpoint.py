@@ -1,7 +1,7 @@
 """The checkpoint: the state as rows, which a flush stores beside the messages and a start loads.
 
-A row is found by its key (see dirty_rows.py). Each is a msgpack array. That of a stream is described in
-stream/row.py and that of a tombstone in deleted.py; a bucket's in bucket_row.py; those of a
+A row is found by its key (see store_view/dirty_rows.py). Each is a msgpack array. That of a stream is
+described in stream/row.py and that of a tombstone in deleted.py; a bucket's in bucket_row.py; those of a
 segment, a replaced object and a bulk write are their fields. The group has a row of its own (`GroupRow`) with
 everything else.
 """
@@ -16,10 +16,10 @@ from ..commands import StoredSegment
 from ..deleted import DeletedStream, decode_deleted
 from ..outcomes import Ingest
 from ..state import State
+from ..store_view.dirty_rows import Key, RowKind
+from ..store_view.store_state import GROUP_ROW_VERSION, GroupRow, Replaced
 from ..stream.row import RowUnreadable, read_row
 from .bucket_row import decode_bucket_row, encode_bucket_row
-from .dirty_rows import Key, RowKind
-from .store_state import GROUP_ROW_VERSION, GroupRow, Replaced
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ..state import State
-from .store_state import Replaced, blob_key
+from ..store_view.store_state import Replaced, blob_key
 
 
 def begin_generation(state: State, position: int, at: int, replaced: Iterable[str]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from ..bucket import Bucket
-from ..state import State
+from .bucket import Bucket
+from .state import State
 
 _encoder = msgspec.msgpack.Encoder()
 
