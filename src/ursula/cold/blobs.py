@@ -15,10 +15,9 @@ from .cache import Cache
 from .objects import keys
 from .objects.checksum import digest_of
 from .objects.keys import blob_key
-from .objects.store import ObjectDamaged, ObjectMissing, Store
+from .objects.store import ObjectDamaged, ObjectMissing, Store, not_what_it_was
 from .objects.temp_files import Unfinished, as_store_failure
 from .objects.ulid import new_ulid
-from .state.manifest import not_what_it_was
 
 COPIES_BYTES_MAX = 1 << 30
 """How many bytes of remote blobs are cached as local files."""

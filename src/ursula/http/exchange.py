@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NDJSON = "application/x-ndjson"
 JSON_HEADERS: HeaderList = [("content-type", "application/json"), ("cache-control", "no-store")]
 
 logger = logging.getLogger(__name__)

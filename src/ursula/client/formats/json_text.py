@@ -1,4 +1,4 @@
-"""JSON as the server may send it, without the limits of Python's own decoder.
+"""JSON text: compact as the client sends it, and decoded without the limits of Python's own decoder.
 
 Python's decoder rejects integers of more than 4,300 digits and nesting deeper than its stack; a server
 accepts both. A text that it rejects for one of these reasons is decoded again, slowly and without recursion.
@@ -17,6 +17,11 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _TOKEN = re.compile(r'[ \t\r\n]*([\[\]{},:]|"(?:[^"\\]|\\.)*"|[^\[\]{},:" \t\r\n]+)[ \t\r\n]*', re.DOTALL)
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _OPENING, _CLOSING = ("[", "{"), ("]", "}")
+
+
+def encode(value: Any) -> bytes:
+    """A value as compact JSON text."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def decode(text: bytes | str) -> Any:

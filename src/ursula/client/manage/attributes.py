@@ -5,10 +5,9 @@ from typing import Any
 
 from ..connection.retry import perform
 from ..connection.steps import Request, Steps
-from ..formats.json_text import decode
+from ..formats.json_text import decode, encode
 from ..results import ignored_attributes
 from ..target import StreamTarget, get
-from ..write.appends import encode_json
 
 
 def attributes(target: StreamTarget) -> Steps[dict[str, Any]]:
@@ -25,7 +24,7 @@ def set_attributes(target: StreamTarget, attributes: Mapping[str, Any]) -> Steps
     """
     path = target.address.part("attrs")
     headers = {"content-type": "application/json"}
-    request = Request("PUT", path, {}, headers, encode_json(attributes), repeatable=True)
+    request = Request("PUT", path, {}, headers, encode(attributes), repeatable=True)
     return ignored_attributes((yield from perform(request, target.patience)))
 
 

@@ -1,6 +1,5 @@
 """Append to a stream without a producer: an append that may have been written is never sent twice."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +8,7 @@ from ..connection.retry import perform
 from ..connection.steps import Answer, Request, Steps, without_none
 from ..errors import InvalidAnswer, Refused, StreamError, named_error
 from ..formats.frames import frames
-from ..formats.json_text import decode
+from ..formats.json_text import decode, encode
 from ..results import Appended
 from ..target import StreamTarget, content_type_of
 
@@ -86,7 +85,7 @@ def append_json(
     return (
         yield from append(
             target,
-            json_array([encode_json(value) for value in values]),
+            json_array([encode(value) for value in values]),
             close=close,
             if_match=if_match,
             stream_seq=stream_seq,
@@ -125,11 +124,6 @@ def post(target: StreamTarget, path: str, headers: Mapping[str, str], body: byte
 def as_bytes(data: bytes | str) -> bytes:
     """Bytes as they are, and text as UTF-8."""
     return data.encode() if isinstance(data, str) else data
-
-
-def encode_json(value: Any) -> bytes:
-    """A value as compact JSON text."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 def json_array(texts: Sequence[bytes]) -> bytes:

@@ -6,9 +6,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..connection.async_shell import AsyncShell
+from ..formats.json_text import encode
 from ..results import Appended
 from ..target import StreamTarget
-from .appends import as_bytes, encode_json
+from .appends import as_bytes
 from .delivery import ProducerIdentity
 from .outbox import Batching, PendingMessage
 from .producer_core import ProducerCore
@@ -54,7 +55,7 @@ class AsyncProducer:
 
     async def send_json(self, value: Any) -> "asyncio.Future[Appended]":
         """Queue a value for a JSON stream."""
-        return await self.send(encode_json(value))
+        return await self.send(encode(value))
 
     async def append(self, data: bytes | str) -> Appended:
         """Queue a message and wait until it is stored."""
@@ -99,7 +100,7 @@ class AsyncProducer:
 
     async def close_stream_json(self, value: Any) -> Appended:
         """Close a JSON stream with a last value."""
-        return await self.close_stream(encode_json(value))
+        return await self.close_stream(encode(value))
 
     async def close(self) -> None:
         """Send everything queued and stop. Raises the first failure since the last flush."""

@@ -7,9 +7,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..connection.sync_shell import SyncShell
+from ..formats.json_text import encode
 from ..results import Appended
 from ..target import StreamTarget
-from .appends import as_bytes, encode_json
+from .appends import as_bytes
 from .delivery import ProducerIdentity
 from .outbox import Batching, PendingMessage
 from .producer_core import ProducerCore
@@ -53,7 +54,7 @@ class Producer:
 
     def send_json(self, value: Any) -> "Future[Appended]":
         """Queue a value for a JSON stream."""
-        return self.send(encode_json(value))
+        return self.send(encode(value))
 
     def append(self, data: bytes | str) -> Appended:
         """Queue a message and wait until it is stored."""
@@ -98,7 +99,7 @@ class Producer:
 
     def close_stream_json(self, value: Any) -> Appended:
         """Close a JSON stream with a last value."""
-        return self.close_stream(encode_json(value))
+        return self.close_stream(encode(value))
 
     def close(self) -> None:
         """Send everything queued and stop. Raises the first failure since the last flush."""

@@ -95,6 +95,13 @@ class StoreUnavailable(StoreFailed):
     """The store cannot be reached or rejects the request; the message says what to check."""
 
 
+def not_what_it_was(store: Store, missing: str) -> StoreUnavailable:
+    """The failure of a store without an object that it must have."""
+    return StoreUnavailable(
+        f"the store {store.root} has no {missing}, which it had before: is its disk mounted?"
+    )
+
+
 def check_key(key: str) -> str:
     """The key; ValueError if it leads out of the root or into the folder of unfinished files."""
     parts = key.split("/")

@@ -16,7 +16,7 @@ import msgspec
 
 from ...positions import GENERATION_SHIFT
 from ..objects import checksum, keys
-from ..objects.store import ObjectDamaged, ObjectMissing, Store, StoreUnavailable
+from ..objects.store import ObjectDamaged, ObjectMissing, Store
 
 FORMAT = 1
 GENERATION_HINT = (
@@ -164,13 +164,6 @@ async def read_live(store: Store, group: int) -> LiveList:
     """The live list of a group."""
     key = keys.live_key(group)
     return decode(key, await store.get(key), LiveList)
-
-
-def not_what_it_was(store: Store, missing: str) -> StoreUnavailable:
-    """The failure of a store without an object that it must have."""
-    return StoreUnavailable(
-        f"the store {store.root} has no {missing}, which it had before: is its disk mounted?"
-    )
 
 
 def newest_generation(generations: Sequence[Generation]) -> int:

@@ -5,7 +5,7 @@ which fences the node of the one before.
 """
 
 from ...cold.objects import keys
-from ...cold.objects.store import ObjectDamaged, Store, StoreUnavailable
+from ...cold.objects.store import ObjectDamaged, Store, StoreUnavailable, not_what_it_was
 from ...cold.state import manifest as manifests
 from ...cold.state.generation_history import Lineage
 from ...log.interface import COUNTER_MASK
@@ -68,7 +68,7 @@ async def check_generation(store: Store, own: int) -> manifests.Generation:
             "Stop this node; its data folder has the writes from after the restore began"
         )
     if newest < own:
-        raise manifests.not_what_it_was(store, keys.generation_key(own))
+        raise not_what_it_was(store, keys.generation_key(own))
     return found[-1]
 
 

@@ -8,12 +8,11 @@ from ...engine.reads.deferred import Deferred
 from ...model.offsets import BEGINNING, TAIL
 from ...model.outcomes import FeedPage, Refused
 from ..errors import Problem
-from ..exchange import Exchange
+from ..exchange import NDJSON, Exchange
 from ..live.fan_out import subscribe
 from ..live.long_poll import LongPoll, cursor_header
 from ..observe.request_stats import FEED, FEED_LONG_POLL, FEED_SSE
 from ..store_problems import fetch_deferred
-from ..stream.read import NDJSON
 from ..syntax.query import Live, ReadQuery, parse_query, parse_read_query
 from ..syntax.tokens import format_offset, parse_offset
 from ..wire.headers import HeaderList

@@ -9,7 +9,7 @@ from ...model.offsets import BEGINNING, TAIL
 from ...model.outcomes import Page, RecordPage, Refused
 from ...model.text.media_type import JSON
 from ...times import format_time
-from ..exchange import Exchange
+from ..exchange import NDJSON, Exchange
 from ..store_problems import fetch_deferred
 from ..syntax.query import ReadQuery
 from ..syntax.tokens import format_offset, format_tag, tag_matches
@@ -17,7 +17,6 @@ from ..wire.headers import HeaderList
 
 Answer = Callable[[Exchange, ReadQuery, GroupApi, Page], None]
 
-NDJSON = "application/x-ndjson"
 RECORDS_AT_ONCE_MAX = 4096
 RECORD_EXTENSION = ("stream-extensions", "json-record-coordinates-v1")
 
