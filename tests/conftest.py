@@ -103,6 +103,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(text)
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Tests marked with `anyio` run on asyncio, as the server does, each on a loop of its own."""
+    return "asyncio"
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A durable server with default settings, shared by everyone who does not stop it."""

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
+from tests.http.raw import Place
 from tests.server import Server
 
 
@@ -49,7 +50,7 @@ def answer(status: int, code: str, retry_after: int | None = None, passes_on: bo
 class Proxy:
     """Stands before a server. `faults` are done to the next requests of a method, in order."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server | Place) -> None:
         self.faults: dict[str, deque[Fault]] = {"POST": deque(), "GET": deque(), "PUT": deque()}
         self.seen: list[dict[str, str]] = []
         self.targets: list[str] = []
@@ -79,7 +80,7 @@ class Proxy:
         """The producer numbers of the requests that came by, in order."""
         return [int(headers["producer-seq"]) for headers in self.seen if "producer-seq" in headers]
 
-    def relay(self, handler: BaseHTTPRequestHandler, server: Server) -> None:
+    def relay(self, handler: BaseHTTPRequestHandler, server: Server | Place) -> None:
         """Do to a request what is its turn."""
         handler.close_connection = True
         headers = {name.lower(): value for name, value in handler.headers.items()}

@@ -82,16 +82,14 @@ def test_a_fixed_authorization_is_still_a_text(connect: Connect, proxy: Proxy, n
     assert proxy.seen[-1]["authorization"] == "Bearer abc"
 
 
-def test_an_asynchronous_client_awaits_functions(proxy: Proxy, name: str) -> None:
+@pytest.mark.anyio
+async def test_an_asynchronous_client_awaits_functions(proxy: Proxy, name: str) -> None:
     async def token() -> str:
         await asyncio.sleep(0)
         return "Bearer later"
 
-    async def use() -> None:
-        async with AsyncClient(proxy.url, auth=token, params={"soon": token, "now": lambda: "n"}) as client:
-            await client.stream(name).with_options(headers={"x-late": token}).create(JSON)
-
-    asyncio.run(use())
+    async with AsyncClient(proxy.url, auth=token, params={"soon": token, "now": lambda: "n"}) as client:
+        await client.stream(name).with_options(headers={"x-late": token}).create(JSON)
     assert (proxy.seen[-1]["authorization"], proxy.seen[-1]["x-late"]) == ("Bearer later", "Bearer later")
     assert params(proxy) == {"soon": ["Bearer later"], "now": ["n"]}
 

@@ -3,10 +3,14 @@
 import threading
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-from tests.client.conftest import OPTIONS
+from tests.client.conftest import OPTIONS, Connect
+from tests.client.proxy import Proxy
 from tests.client.test_tail import meanwhile
+from tests.http.raw import Place
+from tests.waiting import wait_for
 
 from ursula.client import Batching, Client, Closed, Fenced, FrameReader, NotFound, Refused
 
@@ -104,19 +108,26 @@ def test_a_tail_from_now_skips_what_was_there(
 
 @LIVE
 def test_a_tail_waits_over_several_polls_of_silence(
-    target_url: str, protocol: Client, path: str, live: Any
+    request: pytest.FixtureRequest, connect: Connect, target_url: str, path: str, live: Any
 ) -> None:
-    stream = protocol.stream(path)
-    stream.create(JSON)
+    """The reference server ends a poll after half a second; Ursula when the client wants it to."""
+    is_reference = request.node.callspec.params["target_url"] == "reference"
+    polls = 3 if is_reference and live == "long-poll" else 1
+    target = urlsplit(target_url)
+    assert target.hostname is not None
+    assert target.port is not None
+    with Proxy(Place(target.hostname, target.port)) as door:
+        stream = connect(door.url).stream(path)
+        stream.create(JSON)
 
-    def write() -> None:
-        time.sleep(1.2)  # the reference server ends a poll after half a second
-        with Client(target_url, **OPTIONS) as other:
-            other.stream(path).append_json("late")
-            other.stream(path).close()
+        def write() -> None:
+            assert wait_for(lambda: sum("live=" in target for target in door.targets) >= polls)
+            with Client(target_url, **OPTIONS) as other:
+                other.stream(path).append_json("late")
+                other.stream(path).close()
 
-    with meanwhile(write):
-        assert [message.value for message in stream.tail(live=live)] == ["late"]
+        with meanwhile(write):
+            assert [message.value for message in stream.tail(live=live)] == ["late"]
 
 
 @pytest.mark.parametrize("content_type", [JSON, TEXT])
@@ -339,13 +350,13 @@ def test_the_end_of_a_stream_ends_a_tail_before_its_timeout(
 ) -> None:
     stream = protocol.stream(path)
     stream.create(JSON)
+    tail = stream.tail(live=live, timeout=250)
 
     def write() -> None:
-        time.sleep(0.3)
+        assert wait_for(lambda: tail.up_to_date)
         with Client(target_url, **OPTIONS) as other:
             other.stream(path).close()
 
     with meanwhile(write):
-        tail = stream.tail(live=live, timeout=250)
         assert list(tail) == []
     assert tail.closed

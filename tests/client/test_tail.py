@@ -182,7 +182,7 @@ def test_a_tail_survives_a_restart_of_the_server(connect: Connect, start_server:
         stream.content_type = None
 
         def restart() -> None:
-            time.sleep(0.3)
+            wait_for_a_follower(server)
             server.kill()
             server.start()
             writing(server, "/v1/stream/tailed", range(3))()
@@ -217,8 +217,8 @@ def test_a_tail_ends_when_its_stream_is_deleted_or_made_again(
         assert next(tailed).value == "x"
 
         def end(again: bool = again) -> None:
+            wait_for_a_follower(cycling)
             with Client(cycling.url) as other:
-                time.sleep(0.15)
                 other.stream(path).delete()
                 if again:
                     other.stream(path).create(JSON, body="[1,2,3,4]")

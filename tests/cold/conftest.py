@@ -11,9 +11,3 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
     """An S3 server with no buckets, shared by all tests that do not stop it."""
     with Seaweed(tmp_path_factory.mktemp("seaweed")) as running:
         yield running
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """Tests marked with `anyio` run in an event loop of asyncio."""
-    return "asyncio"

@@ -1,6 +1,5 @@
 """Manifests, generations and live lists: read back as they were written, or not at all."""
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Callable
@@ -23,6 +22,8 @@ from ursula.cold.state.manifest import (
     SegmentFacts,
     StateFacts,
 )
+
+pytestmark = pytest.mark.anyio
 
 FIRST, LAST = (2 << 40) + 10, (2 << 40) + 783
 SEGMENT = keys.segment_key(0, FIRST, LAST)
@@ -51,21 +52,17 @@ DOCUMENTS = [
 ]
 
 
-def read(root: Path, key: str) -> Any:
+async def read(root: Path, key: str) -> Any:
     """What is read back of a document by its key; ObjectDamaged if it is refused."""
-
-    async def session() -> Any:
-        store = FsStore(root)
-        try:
-            if key.startswith("manifests/"):
-                return await manifests.read_manifest(store, key)
-            if key.startswith("live/"):
-                return await manifests.read_live(store, 0)
-            return (await manifests.read_generations(store))[-1]
-        finally:
-            await store.close()
-
-    return asyncio.run(session())
+    store = FsStore(root)
+    try:
+        if key.startswith("manifests/"):
+            return await manifests.read_manifest(store, key)
+        if key.startswith("live/"):
+            return await manifests.read_live(store, 0)
+        return (await manifests.read_generations(store))[-1]
+    finally:
+        await store.close()
 
 
 def put(root: Path, key: str, data: bytes) -> None:
@@ -109,11 +106,11 @@ def test_the_checksum_is_that_of_all_bytes_before_its_field(
 
 
 @pytest.mark.parametrize(("key", "document"), DOCUMENTS, ids=lambda one: str(one).partition("/")[0][:10])
-def test_a_document_of_before_the_checksum_is_read(
+async def test_a_document_of_before_the_checksum_is_read(
     tmp_path: Path, key: str, document: msgspec.Struct
 ) -> None:
     put(tmp_path, key, without_checksum(document))
-    assert read(tmp_path, key) == document
+    assert await read(tmp_path, key) == document
 
 
 OTHERS: list[tuple[str, msgspec.Struct, dict[str, Any]]] = [
@@ -133,16 +130,15 @@ OTHERS: list[tuple[str, msgspec.Struct, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("written", [manifests.encode, without_checksum])
 @pytest.mark.parametrize(("key", "document", "change"), OTHERS, ids=lambda one: str(one)[:24])
-def test_a_document_that_is_not_what_its_name_says_is_refused(
+async def test_a_document_that_is_not_what_its_name_says_is_refused(
     tmp_path: Path, key: str, document: msgspec.Struct, change: dict[str, Any], written: Any
 ) -> None:
     put(tmp_path, key, written(msgspec.structs.replace(document, **change)))
     with pytest.raises(ObjectDamaged) as refused:
-        read(tmp_path, key)
+        await read(tmp_path, key)
     assert refused.value.key == key
 
 
-@pytest.mark.anyio
 async def test_a_damaged_manifest_is_passed_over_when_a_time_is_looked_for(tmp_path: Path) -> None:
     key, later = DOCUMENTS[0][0], keys.manifest_key(0, LAST)
     put(tmp_path, key, manifests.encode(MANIFEST))

@@ -356,29 +356,25 @@ async def test_a_full_disk_is_reported_and_leaves_nothing_behind(
 # --- S3 ----------------------------------------------------------------------------------------------------
 
 
-def failures_of(store: Store, tmp_path: Path) -> list[str]:
+async def failures_of(store: Store, tmp_path: Path) -> list[str]:
     """What each call says when the store does not work."""
     source = tmp_path / "source"
     source.write_bytes(b"x" * (PART_BYTES + 1))
-
-    async def ask() -> list[str]:
-        outcomes = await asyncio.gather(
-            store.put("a", b"1"),
-            store.put("a", bytes(PART_BYTES + 1)),
-            store.create("a", b"1"),
-            store.put_file("a", source),
-            store.get("a"),
-            store.get_range("a", 0, 1),
-            store.get_file("a", tmp_path / "copy"),
-            store.size("a"),
-            store.list(""),
-            store.delete(["a"]),
-            return_exceptions=True,
-        )
-        assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}, outcomes
-        return [str(outcome) for outcome in outcomes]
-
-    said = asyncio.run(ask())
+    outcomes = await asyncio.gather(
+        store.put("a", b"1"),
+        store.put("a", bytes(PART_BYTES + 1)),
+        store.create("a", b"1"),
+        store.put_file("a", source),
+        store.get("a"),
+        store.get_range("a", 0, 1),
+        store.get_file("a", tmp_path / "copy"),
+        store.size("a"),
+        store.list(""),
+        store.delete(["a"]),
+        return_exceptions=True,
+    )
+    assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}, outcomes
+    said = [str(outcome) for outcome in outcomes]
     assert source.exists()
     assert not (tmp_path / "copy").exists()
     assert all("\n" not in one for one in said)
@@ -388,18 +384,18 @@ def failures_of(store: Store, tmp_path: Path) -> list[str]:
 OURS = Credentials(ACCESS_KEY_ID, SECRET_ACCESS_KEY)
 
 
-def test_an_unreachable_endpoint_differs_from_a_missing_object(tmp_path: Path) -> None:
+async def test_an_unreachable_endpoint_differs_from_a_missing_object(tmp_path: Path) -> None:
     store = S3Store("bucket", "p", endpoint="http://127.0.0.1:1", credentials=OURS, patience=1.0)
     began = time.monotonic()
-    for said in failures_of(store, tmp_path):
+    for said in await failures_of(store, tmp_path):
         assert said.startswith("the store s3://bucket/p: no answer from http://127.0.0.1:1 (")
         assert "check cold.s3_endpoint" in said
     assert time.monotonic() - began < 60, "the patience is 1 s, three minutes by default"
 
 
-def test_a_missing_bucket_differs_from_a_missing_object(seaweed: Seaweed, tmp_path: Path) -> None:
+async def test_a_missing_bucket_differs_from_a_missing_object(seaweed: Seaweed, tmp_path: Path) -> None:
     store = S3Store("no-such-bucket", endpoint=seaweed.endpoint, credentials=OURS, patience=1.0)
-    for said in failures_of(store, tmp_path):
+    for said in await failures_of(store, tmp_path):
         assert said.startswith("the store s3://no-such-bucket: ")
         assert f"{seaweed.endpoint} answers 404 NoSuchBucket; " in said
         assert "check cold.s3_bucket" in said
@@ -408,12 +404,12 @@ def test_a_missing_bucket_differs_from_a_missing_object(seaweed: Seaweed, tmp_pa
 @pytest.mark.parametrize(
     "wrong", [Credentials("nobody", SECRET_ACCESS_KEY), Credentials(ACCESS_KEY_ID, "no-secret")]
 )
-def test_wrong_credentials_are_refused_and_not_shown(
+async def test_wrong_credentials_are_refused_and_not_shown(
     seaweed: Seaweed, tmp_path: Path, wrong: Credentials
 ) -> None:
     bucket = seaweed.bucket("tests")
     store = S3Store(bucket, endpoint=seaweed.endpoint, credentials=wrong, patience=1.0)
-    for said in failures_of(store, tmp_path):
+    for said in await failures_of(store, tmp_path):
         assert f"{seaweed.endpoint} answers 403" in said
         assert "check cold.s3_access_key_id, cold.s3_secret_access_key" in said
         assert wrong.secret_access_key not in said

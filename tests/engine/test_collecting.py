@@ -1,7 +1,7 @@
 """What nobody needs is removed from the store, and nothing else ever is."""
 
-import asyncio
 import random
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from ursula.model.outcomes import AnyOutcome, Refused, Undeleted
 pytestmark = pytest.mark.anyio
 
 SEED = 20261116
+WEEKEND_NS = 2 * int(DAY) * 1_000_000_000
 
 
 async def test_objects_that_nothing_names_are_removed_when_they_are_old_enough(
@@ -40,11 +41,10 @@ async def test_objects_that_nothing_names_are_removed_when_they_are_old_enough(
         for key in orphans:
             await group.store.put(key, b"12345")
         await group.store.put("blobs/b/1-2-3/someone-elses", b"theirs")
-        await asyncio.sleep(0.01)
         await group.collect(DAY)
         assert set(orphans) < await group.objects()
         caplog.set_level("INFO")
-        collector = await group.collect(0)
+        collector = await group.collect(0, system_clock() + 1_000_000)
         assert await group.objects() == named | {"blobs/b/1-2-3/someone-elses"}
         assert (collector.collected_count, collector.collected_bytes) == (4, 20)
         assert [record.getMessage() for record in caplog.records] == [
@@ -84,7 +84,6 @@ async def test_what_an_old_list_tells_readers_outside_is_kept_until_there_is_a_n
         await group.merge()
         for _ in range(3):
             await group.flush(tell=False)
-            await asyncio.sleep(0.01)
             await group.collect(0)
         assert group.group.state.stored.replaced.keys().isdisjoint(listed), "they are forgotten"
         assert len(list(group.group.state.segments)) == 1
@@ -142,15 +141,15 @@ async def test_nothing_is_removed_by_a_node_of_an_earlier_generation_nor_right_a
         await group.flush()
         orphan = keys.state_key(0, 6)
         await group.store.put(orphan, b"")
-        await asyncio.sleep(0.01)
+        soon = system_clock() + 1_000_000
         begun = manifests.Generation(manifests.FORMAT, "c", 1, 1, group.group.state.at + 60_000_000)
         await group.store.put(keys.generation_key(1), manifests.encode(begun))
-        await group.collect(0)
+        await group.collect(0, soon)
         assert orphan in await group.objects()
         later = manifests.Generation(manifests.FORMAT, "c", 2, 1, 0)
         await group.store.put(keys.generation_key(2), manifests.encode(later))
         with pytest.raises(Superseded):
-            await group.collect(0)
+            await group.collect(0, soon)
         assert orphan in await group.objects()
 
 
@@ -209,17 +208,19 @@ async def test_very_much_that_has_ended_is_collected_by_many_small_commands(
 
 
 async def test_a_restore_reaches_as_far_back_as_is_kept_however_long_nothing_was_flushed(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    passed, time_ns = 0, time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: time_ns() + passed)  # of the log, and of the objects' names
     async with tidied(tmp_path) as group:
         await group.create("a", b"too old")
         await group.flush()
         await group.append("a", b", before the weekend")
         await group.flush()
         expected = group.flusher.manifest_position
-        await asyncio.sleep(0.1)
+        passed += WEEKEND_NS
         horizon = system_clock()
-        await asyncio.sleep(0.1)
+        passed += WEEKEND_NS
         for number in range(20):
             await group.append("a", b"%d" % number)
             await group.flush()

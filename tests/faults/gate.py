@@ -21,6 +21,8 @@ class Gate:
         self._open: set[socket.socket] = set()
         self.delay_seconds = 0.0
         self.is_broken = False
+        self.passed_count = 0
+        """How often something was passed on to the server: at least once for every request."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -62,16 +64,19 @@ class Gate:
                     self._open.add(target)
                     back = threading.Thread(target=self._pump, args=(target, connection, 0.0), daemon=True)
                     back.start()
-                    self._pump(connection, target, self.delay_seconds)
+                    self._pump(connection, target, self.delay_seconds, counts=True)
                     back.join()
                     self._open.discard(target)
         finally:
             self._open.discard(connection)
 
-    def _pump(self, source: socket.socket, sink: socket.socket, delay_seconds: float) -> None:
+    def _pump(
+        self, source: socket.socket, sink: socket.socket, delay_seconds: float, counts: bool = False
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 time.sleep(delay_seconds)
+                self.passed_count += counts
                 sink.sendall(data)
         for end in (source, sink):
             with contextlib.suppress(OSError):

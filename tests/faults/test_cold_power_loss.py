@@ -1,6 +1,5 @@
 """Power loss after a snapshot was stored: every name on the way to it is on the disk."""
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -33,7 +32,8 @@ class Disk:
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["new folder", "folder of one that was killed"])
-def test_a_stored_snapshot_has_all_its_names_on_the_disk(
+@pytest.mark.anyio
+async def test_a_stored_snapshot_has_all_its_names_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
     store = FsStore(tmp_path / "cold")
@@ -44,7 +44,7 @@ def test_a_stored_snapshot_has_all_its_names_on_the_disk(
         disk = Disk(monkeypatch)
         writer = blobs.create()
         writer.write(b"bytes")
-        asyncio.run(blobs.keep(writer, key))
+        await blobs.keep(writer, key)
         path = store.local_path(f"blobs/{key}")
         after = disk.steps[disk.steps.index(("rename", str(path))) :]
         synced = {name for step, name in after if step == "sync"}
@@ -53,4 +53,4 @@ def test_a_stored_snapshot_has_all_its_names_on_the_disk(
         assert {str(folder) for folder in names} <= synced
         assert path.read_bytes() == b"bytes"
         monkeypatch.undo()
-    asyncio.run(store.close())
+    await store.close()

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+import pytest
 from tests.faults.rounds import ROUNDS, seeded
 from tests.log.lossy_disk import LossyDisk, PowerLoss
 
@@ -209,81 +210,75 @@ def test_power_loss_takes_back_nothing_that_was_acknowledged_or_shown() -> None:
     assert {"Appended", "Created", "Ended", "Unavailable", "OutcomeUnknown"} <= set(total)
 
 
-def test_a_full_disk_refuses_writes_and_takes_them_again_when_there_is_room() -> None:
-    async def session() -> None:
-        disk = LossyDisk(budget_bytes=10_000)
-        group, running = await _group(disk)
-        assert isinstance(await _decided(group, _create()), Created)
-        stored = 0
-        while isinstance(outcome := await _decided(group, _message(500)), Appended):
-            stored += 1
-        assert isinstance(outcome, Unavailable)
-        assert 0 < stored < 20
-        page = group.read("bucket", "a", BEGINNING, 1 << 30)
-        assert isinstance(page, Page)
-        assert page.tail == stored * 500
-        disk.budget_bytes = 100_000
-        for _ in range(5):
-            assert isinstance(await _decided(group, _message(500)), Appended)
-        await group.stop()
-        await running
-        disk.crash()
-        group, running = await _group(disk)
-        page = group.read("bucket", "a", BEGINNING, 1 << 30)
-        assert isinstance(page, Page)
-        assert page.tail == (stored + 5) * 500
-        await group.stop()
-        await running
-
-    asyncio.run(session())
+@pytest.mark.anyio
+async def test_a_full_disk_refuses_writes_and_takes_them_again_when_there_is_room() -> None:
+    disk = LossyDisk(budget_bytes=10_000)
+    group, running = await _group(disk)
+    assert isinstance(await _decided(group, _create()), Created)
+    stored = 0
+    while isinstance(outcome := await _decided(group, _message(500)), Appended):
+        stored += 1
+    assert isinstance(outcome, Unavailable)
+    assert 0 < stored < 20
+    page = group.read("bucket", "a", BEGINNING, 1 << 30)
+    assert isinstance(page, Page)
+    assert page.tail == stored * 500
+    disk.budget_bytes = 100_000
+    for _ in range(5):
+        assert isinstance(await _decided(group, _message(500)), Appended)
+    await group.stop()
+    await running
+    disk.crash()
+    group, running = await _group(disk)
+    page = group.read("bucket", "a", BEGINNING, 1 << 30)
+    assert isinstance(page, Page)
+    assert page.tail == (stored + 5) * 500
+    await group.stop()
+    await running
 
 
-def test_a_failed_sync_is_not_acknowledged_and_the_next_write_works() -> None:
-    async def session() -> None:
-        disk = LossyDisk()
-        group, running = await _group(disk)
-        await _decided(group, _create())
-        disk.fail("sync", errno.EIO)
-        assert isinstance(await _decided(group, _message(10)), Unavailable)
-        assert isinstance(await _decided(group, _message(20)), Appended)
-        await group.stop()
-        await running
-        disk.crash(Random(3))
-        group, running = await _group(disk)
-        page = group.read("bucket", "a", BEGINNING, 1 << 30)
-        assert isinstance(page, Page)
-        assert page.tail == 20
-        await group.stop()
-        await running
-
-    asyncio.run(session())
+@pytest.mark.anyio
+async def test_a_failed_sync_is_not_acknowledged_and_the_next_write_works() -> None:
+    disk = LossyDisk()
+    group, running = await _group(disk)
+    await _decided(group, _create())
+    disk.fail("sync", errno.EIO)
+    assert isinstance(await _decided(group, _message(10)), Unavailable)
+    assert isinstance(await _decided(group, _message(20)), Appended)
+    await group.stop()
+    await running
+    disk.crash(Random(3))
+    group, running = await _group(disk)
+    page = group.read("bucket", "a", BEGINNING, 1 << 30)
+    assert isinstance(page, Page)
+    assert page.tail == 20
+    await group.stop()
+    await running
 
 
-def test_when_not_even_the_cut_works_the_outcome_is_unknown_and_no_more_is_written() -> None:
-    async def session() -> None:
-        disk = LossyDisk()
-        group, running = await _group(disk)
-        await _decided(group, _create())
-        disk.fail("sync", errno.EIO)
-        disk.fail("truncate", errno.EIO)
-        assert isinstance(await _decided(group, _message(10)), OutcomeUnknown)
-        for _ in range(3):
-            assert isinstance(await _decided(group, _message(20)), Unavailable)
-        page = group.read("bucket", "a", BEGINNING, 1 << 30)
-        assert isinstance(page, Page)
-        assert page.tail == 0
-        await group.stop()
-        await running
-        disk.crash()
-        group, running = await _group(disk)
-        assert isinstance(await _decided(group, _message(30)), Appended)
-        page = group.read("bucket", "a", BEGINNING, 1 << 30)
-        assert isinstance(page, Page)
-        assert page.tail in (30, 40)
-        await group.stop()
-        await running
-
-    asyncio.run(session())
+@pytest.mark.anyio
+async def test_when_not_even_the_cut_works_the_outcome_is_unknown_and_no_more_is_written() -> None:
+    disk = LossyDisk()
+    group, running = await _group(disk)
+    await _decided(group, _create())
+    disk.fail("sync", errno.EIO)
+    disk.fail("truncate", errno.EIO)
+    assert isinstance(await _decided(group, _message(10)), OutcomeUnknown)
+    for _ in range(3):
+        assert isinstance(await _decided(group, _message(20)), Unavailable)
+    page = group.read("bucket", "a", BEGINNING, 1 << 30)
+    assert isinstance(page, Page)
+    assert page.tail == 0
+    await group.stop()
+    await running
+    disk.crash()
+    group, running = await _group(disk)
+    assert isinstance(await _decided(group, _message(30)), Appended)
+    page = group.read("bucket", "a", BEGINNING, 1 << 30)
+    assert isinstance(page, Page)
+    assert page.tail in (30, 40)
+    await group.stop()
+    await running
 
 
 async def _group(disk: LossyDisk) -> tuple[Group, asyncio.Task[None]]:

@@ -30,6 +30,12 @@ def begin_long_poll(pool: Executor, api: httpx.Client, url: str) -> "Future[http
     return waiting
 
 
+def wait_until_clients_are_full(api: httpx.Client) -> None:
+    """Wait until the server sends no more to clients that do not read: it has answered others meanwhile."""
+    assert wait_for(lambda: _unread_bytes(api) > 0), "everything was taken"
+    assert wait_for(lambda: len({_unread_bytes(api) for _ in range(10)}) == 1), "it sends more and more"
+
+
 def wait_until_held(api: httpx.Client, count: int) -> None:
     """Wait until the server holds exactly so many bytes of bodies that are not stored yet."""
     assert wait_for(lambda: _held_bytes(api) == count), f"{_held_bytes(api)} bytes are held"
@@ -45,6 +51,10 @@ def until_gone(api: httpx.Client) -> Iterator[None]:
     yield
     gone = wait_for(lambda: all(_connection_count(api) <= before for _ in range(3)))
     assert gone, f"{_connection_count(api)} connections instead of {before}"
+
+
+def _unread_bytes(api: httpx.Client) -> int:
+    return int(scrape(api).value("ursula_http_unread_bytes"))
 
 
 def _held_bytes(api: httpx.Client) -> int:

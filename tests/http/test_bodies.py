@@ -1,16 +1,22 @@
 """Bodies that are cut off, too slow, too large or too many: stored whole or not at all."""
 
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 from tests.conftest import StartServer
+from tests.http.in_process import serving
 from tests.http.raw import Answer, CutOff, Raw, ask
 from tests.http.signs import until_gone, wait_until_held
 from tests.http.surface import flush_all
 from tests.http.wire import BINARY, content, make
 from tests.server import Server
+
+from ursula.http.routes import Match
+from ursula.http.wire.request import Request
 
 HEAD = "POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/octet-stream\r\n"
 MEBIBYTE = 1 << 20
@@ -179,18 +185,28 @@ def test_a_slow_body_is_given_up(strict: Server, path: str, sent: bytes) -> None
 
 
 @pytest.mark.parametrize("pauses", [1, 3])
-def test_a_small_body_that_comes_late_is_stored_once(
-    server: Server, api: httpx.Client, path: str, pauses: int
-) -> None:
+def test_a_small_body_that_comes_late_is_stored_once(tmp_path: Path, path: str, pauses: int) -> None:
     """The request is handed on without it after a while."""
-    make(api, path)
-    with Raw(server) as raw:
+    handed_on = threading.Event()
+
+    def note(request: Request, match: Match) -> None:
+        if request.method == "POST":
+            handed_on.set()
+
+    with (
+        serving(tmp_path, before=note) as place,
+        httpx.Client(base_url=f"http://{place.host}:{place.port}", timeout=60) as api,
+        Raw(place) as raw,
+    ):
+        make(api, path)
         begin(raw, path, b"Content-Length: 9\r\n\r\n")
-        for part in (b"one", b"two", b"end")[-pauses:]:
-            time.sleep(0.6)
-            raw.send(part if pauses > 1 else b"onetwoend")
+        assert handed_on.wait(60)
+        for held, part in ((3, b"one"), (6, b"two"))[: pauses - 1]:
+            raw.send(part)
+            wait_until_held(api, held)
+        raw.send(b"onetwoend"[3 * (pauses - 1) :])
         assert raw.answer().status == 204
-    assert content(api, path) == b"onetwoend"
+        assert content(api, path) == b"onetwoend"
 
 
 def test_a_body_that_trickles_is_given_up_too(strict: Server, path: str) -> None:

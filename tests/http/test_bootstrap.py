@@ -11,6 +11,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 from tests.http.raw import Raw, is_held_up
+from tests.http.signs import wait_until_clients_are_full
 from tests.http.surface import MEBIBYTE, flush_all, frames, impatient_server, make_bucket
 from tests.http.wire import BINARY, CLOSED, JSON, TEXT, make, offset, post, refused
 from tests.server import Server
@@ -258,16 +259,15 @@ def test_a_large_one_takes_no_memory_however_slow_the_client(
 ) -> None:
     flush_all(near)
     bootstrap(near, large)
-    before = most = lone.rss_bytes
+    before = lone.rss_bytes
     connections = [Raw(lone) for _ in range(5)]
     for raw in connections:
         raw.ask("GET", f"{large}/bootstrap")
     for raw in connections:
         raw.begin()
-    until = time.monotonic() + 0.5
-    while time.monotonic() < until:
-        most = max(most, lone.rss_bytes)
-        time.sleep(0.02)
+    most = lone.rss_bytes
+    wait_until_clients_are_full(near)
+    most = max(most, lone.rss_bytes)
     for raw in connections:
         raw.close()
     assert most - before < 40 * MEBIBYTE, "200 MiB were asked for"

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.http.raw import Answer, CutOff, Raw, ask
+from tests.http.signs import wait_until_clients_are_full
 from tests.http.surface import MEBIBYTE, blob_files, flush_all, impatient_server, make_bucket, position_of
 from tests.http.wire import BINARY, CLOSED, JSON, TEXT, content, make, offset, post, refused
 from tests.server import Server
@@ -505,7 +506,7 @@ def test_the_largest_body_goes_through_with_flat_memory(lone: Server, near: http
         raw.ask("GET", f"{stream}/snapshot/8")
         status, headers = raw.begin()
         assert (status, headers["content-length"]) == (200, str(LIMIT))
-        time.sleep(0.3)
+        wait_until_clients_are_full(near)
         left = LIMIT
         while left:
             part = raw._exactly(min(left, MEBIBYTE))

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.http.raw import CutOff, Raw, ask
-from tests.http.signs import until_gone, wait_until_waiting
+from tests.http.signs import until_gone, wait_until_clients_are_full, wait_until_waiting
 from tests.http.surface import flush_all
 from tests.http.wire import BINARY, CLOSED, TEXT, content, make, post
 from tests.scrape import scrape
@@ -141,8 +141,7 @@ def test_answers_are_not_piled_up_for_a_client_that_does_not_read(
         with Raw(server) as raw:
             for _ in range(40):
                 raw.ask("GET", f"{path}?max_bytes={size}")
-            assert wait_for(lambda: scrape(client).value("ursula_http_unread_bytes") > 0)
-            time.sleep(0.5)
+            wait_until_clients_are_full(client)
             assert server.rss_bytes - before < 10 * size
             for _ in range(40):
                 assert len(raw.answer().body) == size

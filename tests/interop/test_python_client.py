@@ -166,8 +166,8 @@ def test_a_reader_that_waits_is_told_when_the_stream_is_closed(
     assert ["stream-closed" in answer.headers for answer in answers] == [False, True]
 
 
-async def follow_and_append(url: str) -> list[object]:
-    """The asynchronous half of the client: what a reader saw of what a writer wrote after it."""
+@pytest.mark.anyio
+async def test_the_asynchronous_client_follows_events_to_the_end(url: str) -> None:
     async with (
         await AsyncDurableStream.create(url, content_type="application/json") as handle,
         handle.stream(offset="-1", live="sse") as followed,
@@ -179,8 +179,4 @@ async def follow_and_append(url: str) -> list[object]:
             seen.append(await anext(items))
         await asyncio.to_thread(close, url)
         seen += [item async for item in items]
-        return seen
-
-
-def test_the_asynchronous_client_follows_events_to_the_end(url: str) -> None:
-    assert asyncio.run(follow_and_append(url)) == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert seen == [{"n": 0}, {"n": 1}, {"n": 2}]

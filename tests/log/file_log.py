@@ -36,35 +36,21 @@ async def read_all(log: FileLog) -> list[Entry]:
     return entries
 
 
-def write(disk: LossyDisk, payloads: list[bytes], *, generation: int = 1) -> list[int]:
+async def write(disk: LossyDisk, payloads: list[bytes], *, generation: int = 1) -> list[int]:
     """Open, append one after the other, close."""
-
-    async def session() -> list[int]:
-        async with opened(disk, generation=generation) as log:
-            return [await log.append(payload) for payload in payloads]
-
-    return asyncio.run(session())
+    async with opened(disk, generation=generation) as log:
+        return [await log.append(payload) for payload in payloads]
 
 
-def read(disk: LossyDisk) -> list[Entry]:
+async def read(disk: LossyDisk, *, generation: int = 1) -> list[Entry]:
     """Open, read everything, close."""
-
-    async def session() -> list[Entry]:
-        async with opened(disk) as log:
-            return await read_all(log)
-
-    return asyncio.run(session())
+    async with opened(disk, generation=generation) as log:
+        return await read_all(log)
 
 
-def read_payloads(disk: LossyDisk) -> list[bytes]:
+async def read_payloads(disk: LossyDisk) -> list[bytes]:
     """The payloads of `read`."""
-    return [entry.payload for entry in read(disk)]
-
-
-async def read_back(disk: LossyDisk) -> list[bytes]:
-    """`read_payloads` for tests that run in an event loop."""
-    async with opened(disk) as log:
-        return [entry.payload for entry in await read_all(log)]
+    return [entry.payload for entry in await read(disk)]
 
 
 def path_of(position: int) -> str:

@@ -8,7 +8,7 @@ import pytest
 from tests.log.lossy_disk import LossyDisk
 
 from ursula.log.file import FileLog
-from ursula.log.follower import LIVE_ENTRIES_MAX
+from ursula.log.follower import LIVE_ENTRIES_MAX, Follower
 from ursula.log.interface import GENERATION_SHIFT, AppendRetryable, EntriesTrimmed, Entry
 from ursula.log.memory import MemoryLog
 
@@ -35,6 +35,13 @@ async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[A
 async def take(entries: AsyncIterator[Entry], count: int) -> list[Entry]:
     async with asyncio.timeout(60):
         return [await anext(entries) for _ in range(count)]
+
+
+async def waits(entries: Follower) -> None:
+    """Let the loop run until a follower has nothing left to read and waits for the next entry."""
+    async with asyncio.timeout(60):
+        while entries._waiter is None or entries._waiter.done():
+            await asyncio.sleep(0)
 
 
 async def is_quiet(log: AnyLog, entries: AsyncIterator[Entry]) -> bool:
@@ -83,7 +90,7 @@ async def test_a_waiting_follower_wakes_for_each_entry(log: AnyLog) -> None:
     entries = log.follow(BASE)
     for _ in range(5):
         waiting = asyncio.create_task(take(entries, 1))
-        await asyncio.sleep(0.001)
+        await waits(entries)
         position = await log.append(b"x")
         assert await waiting == [Entry(position, b"x")]
 
@@ -174,7 +181,7 @@ async def test_close_ends_followers_and_rejects_appends(log: AnyLog) -> None:
     await log.append(b"x")
     await take(entries, 1)
     waiting = asyncio.create_task(take(entries, 1))
-    await asyncio.sleep(0.001)
+    await waits(entries)
     await log.close()
     with pytest.raises(StopAsyncIteration):
         await waiting

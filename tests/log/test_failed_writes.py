@@ -5,7 +5,7 @@ import errno
 from random import Random
 
 import pytest
-from tests.log.file_log import BASE, opened, path_of, read_all, read_back, used
+from tests.log.file_log import BASE, opened, path_of, read_all, read_payloads, used
 from tests.log.lossy_disk import LossyDisk
 
 from ursula.log.file import FileLog
@@ -32,7 +32,7 @@ async def test_a_failed_append_is_retryable_and_the_log_continues_in_a_new_segme
     assert disk.paths() == [path_of(BASE + 1), path_of(BASE + 2)]
     failed_at = disk.history.index(("truncate", f"{BASE + 1:020}.log"))
     assert ("sync", f"{BASE + 1:020}.log") not in disk.history[failed_at:]
-    assert await read_back(disk) == [b"one", b"two"]
+    assert await read_payloads(disk) == [b"one", b"two"]
 
 
 async def test_appends_queued_behind_a_failed_one_are_tried_in_turn() -> None:
@@ -61,7 +61,7 @@ async def test_a_failed_first_record_makes_its_segment_again() -> None:
         assert log.size_bytes == len(used(disk, path_of(BASE + 1)))
         assert await payloads_of(log) == [b"kept"]
     disk.crash()
-    assert await read_back(disk) == [b"kept"]
+    assert await read_payloads(disk) == [b"kept"]
 
 
 async def test_a_failed_append_never_comes_back_after_power_loss() -> None:
@@ -73,7 +73,7 @@ async def test_a_failed_append_never_comes_back_after_power_loss() -> None:
             with pytest.raises(AppendRetryable):
                 await log.append(b"lost" * 5)
         disk.crash(Random(seed))
-        assert await read_back(disk) == [b"one"]
+        assert await read_payloads(disk) == [b"one"]
 
 
 async def test_the_next_header_overrules_a_whole_record_the_cut_did_not_remove() -> None:
@@ -108,7 +108,7 @@ async def test_a_file_that_cannot_be_truncated_stops_the_log() -> None:
                 await log.append(b"refused")
         assert await payloads_of(log) == [b"one"]
     disk.crash()
-    assert (await read_back(disk))[0] == b"one"
+    assert (await read_payloads(disk))[0] == b"one"
 
 
 async def test_a_failed_sync_without_a_new_segment_is_unknown_but_the_log_continues() -> None:
@@ -147,7 +147,7 @@ async def test_a_full_disk_is_retryable_until_there_is_room() -> None:
         kept = await fill(disk)
         assert len(kept) >= 10
         disk.crash(Random(budget))
-        assert await read_back(disk) == kept
+        assert await read_payloads(disk) == kept
         assert not [path for path in disk.paths() if len(disk.contents(path)) < SEGMENT_HEADER_BYTES]
 
 
@@ -163,7 +163,7 @@ async def test_a_roll_that_fails_is_retryable_and_tried_again(operation: str) ->
         assert await log.append(b"c") == BASE + 2
         assert disk.paths() == [path_of(BASE + 1), path_of(BASE + 2)]
     disk.crash()
-    assert await read_back(disk) == [b"a" * 900, b"c"]
+    assert await read_payloads(disk) == [b"a" * 900, b"c"]
 
 
 async def test_a_position_never_goes_back_though_everything_before_was_trimmed() -> None:
@@ -191,7 +191,7 @@ async def test_a_roll_whose_leftover_cannot_be_removed_is_tried_again_later() ->
                 await log.append(b"b" * 900)
         await log.append(b"c" * 900)
     disk.crash()
-    assert await read_back(disk) == [b"a" * 900, b"c" * 900]
+    assert await read_payloads(disk) == [b"a" * 900, b"c" * 900]
 
 
 @pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.ENOSPC, errno.EINVAL])
@@ -204,7 +204,7 @@ async def test_a_disk_that_cannot_preallocate_works_without(code: int) -> None:
             await log.append(b"%d" % number * 300)
         assert len(disk.paths()) == 2
     disk.crash()
-    assert await read_back(disk) == [b"%d" % number * 300 for number in range(5)]
+    assert await read_payloads(disk) == [b"%d" % number * 300 for number in range(5)]
 
 
 async def test_room_that_was_reserved_only_in_part_is_released() -> None:
@@ -230,7 +230,7 @@ async def test_a_record_larger_than_a_segment_has_one_of_its_own() -> None:
         for payload in (b"a", b"b" * 5000, b"c", b"d"):
             await log.append(payload)
     assert disk.paths() == [path_of(BASE + number) for number in (1, 2, 3)]
-    assert await read_back(disk) == [b"a", b"b" * 5000, b"c", b"d"]
+    assert await read_payloads(disk) == [b"a", b"b" * 5000, b"c", b"d"]
 
 
 async def test_a_new_segment_is_durable_before_a_record_in_it() -> None:

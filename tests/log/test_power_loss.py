@@ -6,7 +6,7 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from tests.log.file_log import BASE, opened, read_all
+from tests.log.file_log import BASE, opened, read_all, read_payloads, write
 from tests.log.lossy_disk import LossyDisk, PowerLoss
 
 from ursula.log.file import FileLog
@@ -113,34 +113,29 @@ def test_many_lives_with_faults_and_power_loss_keep_every_promise(seed: int) -> 
     asyncio.run(check_at_last(disk, witness))
 
 
-def test_without_a_directory_sync_a_new_segment_would_be_lost() -> None:
+@pytest.mark.anyio
+async def test_without_a_directory_sync_a_new_segment_would_be_lost() -> None:
     class Forgetful(LossyDisk):
         def sync_directory(self, directory: str) -> None:
             pass
 
-    async def session(disk: LossyDisk) -> None:
-        async with opened(disk) as log:
-            await log.append(b"a")
-        disk.crash()
-
     careful, forgetful = LossyDisk(), Forgetful()
-    asyncio.run(session(careful))
-    asyncio.run(session(forgetful))
+    for disk in (careful, forgetful):
+        await write(disk, [b"a"])
+        disk.crash()
     assert len(careful.paths()) == 1
     assert forgetful.paths() == []
 
 
-def test_without_a_sync_an_entry_would_be_lost() -> None:
+@pytest.mark.anyio
+async def test_without_a_sync_an_entry_would_be_lost() -> None:
     class Forgetful(LossyDisk):
         def sync(self, file: int) -> None:
             pass
 
-    async def session(disk: LossyDisk) -> int:
-        async with opened(disk) as log:
-            await log.append(b"a")
+    careful, forgetful = LossyDisk(), Forgetful()
+    for disk in (careful, forgetful):
+        await write(disk, [b"a"])
         disk.crash()
-        async with opened(disk) as log:
-            return len(await read_all(log))
-
-    assert asyncio.run(session(LossyDisk())) == 1
-    assert asyncio.run(session(Forgetful())) == 0
+    assert await read_payloads(careful) == [b"a"]
+    assert await read_payloads(forgetful) == []
