@@ -175,12 +175,11 @@ class Ingesters:
 
 def _split(value: bytes) -> tuple[tuple[bytes, ...], tuple[str, str] | None]:
     try:
-        messages = split(value)
+        return split(value), None
     except JsonTooLarge as error:
         return (), ("body_too_large", str(error))
     except JsonInvalid as error:
         return (), ("invalid_json", str(error))
-    return messages, None if messages else ("invalid_json", "an empty array holds no message")
 
 
 def _parts(path: Path, first: int) -> Iterator[_Part]:
