@@ -347,7 +347,15 @@ def test_a_moment_is_a_position_a_time_or_how_long_ago() -> None:
     assert parse_moment("1970-01-01T01:00:00+00:00", now) == Moment(time=HOUR)
     assert parse_moment("1970-01-01t02:30:00.5+01:30", now) == Moment(time=HOUR + 500_000)
     beyond = ("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+14:00")
-    for wrong in ("yesterday", "2030-01-01", "2030-01-01T00:00:00", "-5", "2 fortnights ago", "", *beyond):
+    unclear = (
+        "yesterday",
+        "2030-01-01",
+        "2030-01-01T00:00:00",
+        "2030-01-01 00:00:00Z",
+        "-5",
+        "2 fortnights ago",
+    )
+    for wrong in (*unclear, "", *beyond):
         with pytest.raises(ValueError, match="neither a position nor a time"):
             parse_moment(wrong, now)
 
