@@ -117,7 +117,7 @@ async def write(node: Node, part: int) -> None:
 
 async def done(group: Group, command: AnyCommand) -> None:
     """Have it done, or fail."""
-    outcome = await group.ask(command)
+    outcome = await group.propose_and_wait(command)
     assert not isinstance(outcome, Refused), (command, outcome)
     assert not type(outcome).__module__.endswith("failures"), (command, outcome)
 
@@ -144,5 +144,5 @@ async def got(read: "T | Refused | Deferred[T]") -> "T | Refused":
 async def is_repeat(node: Node, seq: int) -> bool:
     """Whether the producer's append of this number is known to have been done."""
     command = Append("b", "text", (b"?",), "text/plain", producer=Producer("p", 0, seq))
-    outcome = await node.groups[0].ask(command)
+    outcome = await node.groups[0].propose_and_wait(command)
     return isinstance(outcome, Appended) and outcome.duplicate

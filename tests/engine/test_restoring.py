@@ -74,7 +74,7 @@ async def test_a_restored_node_is_as_the_old_one_was_and_goes_on(tmp_path: Path)
             if flushes == 0:
                 assert await picture(node) == pictures[-1]
                 assert await is_repeat(node, 31)
-                outcome = await node.groups[0].ask(Undelete("b", "gone", None))
+                outcome = await node.groups[0].propose_and_wait(Undelete("b", "gone", None))
                 assert not isinstance(outcome, Undeleted), "the name is taken"
             await write(node, 4 + flushes)
             expected = await picture(node)
