@@ -47,7 +47,8 @@ class Damaged(RestoreRefused):
     """Objects in the store are missing or damaged."""
 
     def __init__(self, damages: list[Damage]) -> None:
-        super().__init__(f"{len(damages)} of the objects that are needed are missing or damaged")
+        verb = "is" if len(damages) == 1 else "are"
+        super().__init__(f"{len(damages)} of the objects that are needed {verb} missing or damaged")
         self.damages = damages
 
 
