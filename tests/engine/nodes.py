@@ -10,7 +10,7 @@ import msgspec
 
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import Store, StoreUnavailable
-from ursula.config import ColdSettings
+from ursula.config import ColdSettings, LogKind
 from ursula.engine.data_folder import DataFolder
 from ursula.engine.group.group import Group
 from ursula.engine.node import Node
@@ -67,7 +67,13 @@ async def node_on(
 
     What it flushes is out of memory, unless it is given a cache.
     """
-    node = Node(DataFolder(folder), LOG_SEGMENT_BYTES, cold=cold or ColdSettings(cache_bytes=0), store=store)
+    node = Node(
+        LogKind.FILE,
+        DataFolder(folder),
+        LOG_SEGMENT_BYTES,
+        cold=cold or ColdSettings(cache_bytes=0),
+        store=store,
+    )
     task = asyncio.create_task(node.run())
     try:
         async with asyncio.timeout(60):
