@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ursula import config
-from ursula.config import KEYS, Address, ConfigRefused, Settings, StartRefused, load
+from ursula.config import KEYS, Address, ConfigRefused, LogKind, Settings, StartRefused, load
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 URSULA_SINGLE_NODE = """\
@@ -311,6 +311,13 @@ def test_origins_are_a_list_in_a_file_and_separated_by_commas_elsewhere() -> Non
 )
 def test_anything_else_is_not_a_list_of_origins(written: str) -> None:
     assert "cors.origins = " in refusal(f"[cors]\norigins = {written}")
+
+
+@pytest.mark.parametrize("kind", LogKind)
+def test_the_log_is_chosen_by_its_word_in_a_file_the_environment_or_a_flag(kind: LogKind) -> None:
+    assert one("server.log", f"'{kind}'") is kind
+    assert load(None, {"URSULA_SERVER__LOG": str(kind)}, {}).settings.server.log is kind
+    assert load(None, {}, {"server.log": str(kind)}).settings.server.log is kind
 
 
 def test_a_wrong_value_is_refused_with_the_key_the_value_the_source_and_what_is_expected() -> None:

@@ -10,10 +10,11 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TextIO
 
 from ursula.printable import printable, printable_json
+from ursula.times import format_time
 
 COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "1;31"}
 
@@ -79,9 +80,7 @@ class TextLine(logging.Formatter):
 
 
 def _instant(record: logging.LogRecord) -> str:
-    return (
-        datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    return format_time(round(record.created * 1_000_000), "milliseconds")
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, object]:

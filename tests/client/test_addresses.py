@@ -67,6 +67,17 @@ def test_a_name_is_still_a_name() -> None:
     assert address_of("https://host/a") == StreamUrl("https://host/a")
 
 
+def test_a_path_that_is_no_name_is_said_to_be_for_stream_at() -> None:
+    with pytest.raises(
+        ValueError, match=r"write bucket/stream.*; for exactly this path, use stream_at\('/name'\)"
+    ):
+        address_of("/name")
+    for text in ("name", "/v1/stream/"):
+        with pytest.raises(ValueError, match="write") as caught:
+            address_of(text)
+        assert "stream_at" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "text", ["", "name", "http://", "http:///name", "ftp://host/name", "/a#b", "http://h/a#b"]
 )

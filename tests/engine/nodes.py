@@ -10,7 +10,7 @@ import msgspec
 
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import Store, StoreUnavailable
-from ursula.config import ColdSettings
+from ursula.config import ColdSettings, LogKind
 from ursula.engine.group.group import Group
 from ursula.engine.node import Node
 from ursula.engine.reads.deferred import Deferred
@@ -67,7 +67,13 @@ async def node_on(
 
     What it flushes is out of memory, unless it is given a cache.
     """
-    node = Node(DataFolder(folder), LOG_SEGMENT_BYTES, cold=cold or ColdSettings(cache_bytes=0), store=store)
+    node = Node(
+        LogKind.FILE,
+        DataFolder(folder),
+        LOG_SEGMENT_BYTES,
+        cold=cold or ColdSettings(cache_bytes=0),
+        store=store,
+    )
     task = asyncio.create_task(node.run())
     try:
         async with asyncio.timeout(60):
@@ -117,7 +123,7 @@ async def write(node: Node, part: int) -> None:
 
 async def done(group: Group, command: AnyCommand) -> None:
     """Have it done, or fail."""
-    outcome = await group.ask(command)
+    outcome = await group.propose_and_wait(command)
     assert not isinstance(outcome, Refused), (command, outcome)
     assert not type(outcome).__module__.endswith("failures"), (command, outcome)
 
@@ -144,5 +150,5 @@ async def got(read: "T | Refused | Deferred[T]") -> "T | Refused":
 async def is_repeat(node: Node, seq: int) -> bool:
     """Whether the producer's append of this number is known to have been done."""
     command = Append("b", "text", (b"?",), "text/plain", producer=Producer("p", 0, seq))
-    outcome = await node.groups[0].ask(command)
+    outcome = await node.groups[0].propose_and_wait(command)
     return isinstance(outcome, Appended) and outcome.duplicate

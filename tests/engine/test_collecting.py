@@ -189,18 +189,18 @@ async def test_very_much_that_has_ended_is_collected_by_many_small_commands(
 ) -> None:
     monkeypatch.setattr(collecting, "COLLECTED_AT_ONCE", 4)
     async with tidied(tmp_path) as group:
-        deleted, ask = group.group.state.deleted.incarnations, group.group.ask
+        deleted, propose = group.group.state.deleted.incarnations, group.group.propose_and_wait
         for number in range(30):
             await group.create(f"s{number}", b"x")
             await group.delete(f"s{number}")
         counts = [len(deleted)]
 
         async def counted(command: AnyCommand) -> AnyOutcome | Failure:
-            outcome = await ask(command)
+            outcome = await propose(command)
             counts.append(len(deleted))
             return outcome
 
-        monkeypatch.setattr(group.group, "ask", counted)
+        monkeypatch.setattr(group.group, "propose_and_wait", counted)
         await group.collect(0)
         assert (counts[0], counts[-1]) == (30, 0)
         assert all(before - after <= 4 for before, after in pairwise(counts))

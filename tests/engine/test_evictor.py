@@ -272,7 +272,7 @@ async def live(node: Node) -> list[bytes]:
     await done(group, Delete("b", "s"))
     await flush()
     seen.append(await read(node, stream="fork"))
-    ended = await group.ask(Delete("b", "t"))
+    ended = await group.propose_and_wait(Delete("b", "t"))
     assert isinstance(ended, Ended)
     await add_part(node, b"n", "t")
     seen.append(await read(node, stream="t"))

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 async def fork(group: Tidied) -> AnyOutcome | Failure:
     """Fork a stream at an offset that only the store knows."""
-    return await group.group.ask(Create("b", "fork", None, fork=ForkPoint("s", 3)))
+    return await group.group.propose_and_wait(Create("b", "fork", None, fork=ForkPoint("s", 3)))
 
 
 def fail_with(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:

@@ -74,7 +74,7 @@ async def test_a_restored_node_is_as_the_old_one_was_and_goes_on(tmp_path: Path)
             if flushes == 0:
                 assert await picture(node) == pictures[-1]
                 assert await is_repeat(node, 31)
-                outcome = await node.groups[0].ask(Undelete("b", "gone", None))
+                outcome = await node.groups[0].propose_and_wait(Undelete("b", "gone", None))
                 assert not isinstance(outcome, Undeleted), "the name is taken"
             await write(node, 4 + flushes)
             expected = await picture(node)
@@ -347,7 +347,15 @@ def test_a_moment_is_a_position_a_time_or_how_long_ago() -> None:
     assert parse_moment("1970-01-01T01:00:00+00:00", now) == Moment(time=HOUR)
     assert parse_moment("1970-01-01t02:30:00.5+01:30", now) == Moment(time=HOUR + 500_000)
     beyond = ("9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+14:00")
-    for wrong in ("yesterday", "2030-01-01", "2030-01-01T00:00:00", "-5", "2 fortnights ago", "", *beyond):
+    unclear = (
+        "yesterday",
+        "2030-01-01",
+        "2030-01-01T00:00:00",
+        "2030-01-01 00:00:00Z",
+        "-5",
+        "2 fortnights ago",
+    )
+    for wrong in (*unclear, "", *beyond):
         with pytest.raises(ValueError, match="neither a position nor a time"):
             parse_moment(wrong, now)
 

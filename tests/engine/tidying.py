@@ -44,7 +44,7 @@ class Tidied:
 
     async def do(self, command: AnyCommand) -> AnyOutcome:
         """Have a command done."""
-        outcome = await self.group.ask(command)
+        outcome = await self.group.propose_and_wait(command)
         assert not isinstance(outcome, Refused), (command, outcome)
         return outcome  # type: ignore[return-value]
 
@@ -63,7 +63,7 @@ class Tidied:
 
     async def undelete(self, name: str) -> AnyOutcome:
         """Bring a stream back, or not."""
-        return await self.group.ask(Undelete("b", name))  # type: ignore[return-value]
+        return await self.group.propose_and_wait(Undelete("b", name))  # type: ignore[return-value]
 
     async def trim(self, name: str, offset: int) -> str:
         """Publish a snapshot and let the stream begin there; returns the key of its blob."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 from tests.http.raw import Place
 
-from ursula.config import Address, Settings
+from ursula.config import Address, LogKind, Settings
 from ursula.engine.node import Node
 from ursula.http.app import App, Before
 from ursula.http.server import listen, services_of
@@ -37,7 +37,7 @@ def serving(
 
     async def serve() -> None:
         settings = Settings()
-        node = Node(None, settings.limits.log_segment_bytes)
+        node = Node(LogKind.MEMORY, None, settings.limits.log_segment_bytes)
         wire = WireServer(listener, 100, unread_bytes, settings.http.keep_alive)
         services = services_of(settings, node, wire, "nowhere.test")
         app = App(services, before)

@@ -29,7 +29,7 @@ from ursula.model.text.json_messages import JsonInvalid, JsonTooLarge, split
     ],
 )
 def test_a_body_is_split_one_level_deep_and_keeps_its_text(body: bytes, messages: tuple[bytes, ...]) -> None:
-    assert split(body) == messages
+    assert split(body, may_be_empty=True) == messages
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,13 @@ def test_what_is_no_json_is_refused(body: bytes) -> None:
         split(body)
 
 
+@pytest.mark.parametrize("body", [b"[]", b" [ \n] "])
+def test_an_empty_array_holds_no_message(body: bytes) -> None:
+    with pytest.raises(JsonInvalid, match=r"^an empty array holds no message$"):
+        split(body)
+    assert split(body, may_be_empty=True) == ()
+
+
 def test_bodies_and_counts_are_bounded() -> None:
     assert len(split(b"[" + b"1," * (JSON_MESSAGES_MAX - 1) + b"1]")) == JSON_MESSAGES_MAX
     with pytest.raises(JsonTooLarge):
@@ -82,7 +89,7 @@ json_values = st.recursive(
 @settings(max_examples=100, deadline=None, print_blob=True)
 @given(json_values, st.booleans(), st.sampled_from([None, 1]))
 def test_every_value_comes_back(value: object, ascii_only: bool, indent: int | None) -> None:
-    messages = split(json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode())
+    messages = split(json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode(), may_be_empty=True)
     assert [json.loads(message) for message in messages] == (value if isinstance(value, list) else [value])
 
 
@@ -90,7 +97,7 @@ def test_every_value_comes_back(value: object, ascii_only: bool, indent: int | N
 @given(st.text(alphabet='[]{},:"0123.eE+-\\untrfalsNI \n\t\x00é').map(str.encode) | st.binary(max_size=8))
 def test_nothing_is_taken_that_another_parser_refuses(body: bytes) -> None:
     try:
-        messages = split(body)
+        messages = split(body, may_be_empty=True)
     except JsonInvalid:
         return
 

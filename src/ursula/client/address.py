@@ -118,7 +118,14 @@ def address_of(stream: str | Address) -> Address:
     """The address of a stream. A full URL is used as it is; any other text is a name."""
     if not isinstance(stream, str):
         return stream
-    return StreamUrl(stream) if is_full_url(stream) else StreamAddress.parse(stream)
+    if is_full_url(stream):
+        return StreamUrl(stream)
+    try:
+        return StreamAddress.parse(stream)
+    except ValueError as error:
+        if not stream.startswith("/") or stream.startswith(FLAT_PREFIX):
+            raise
+        raise ValueError(f"{error}; for exactly this path, use stream_at({stream!r})") from None
 
 
 def is_full_url(text: str) -> bool:

@@ -18,6 +18,7 @@ class StreamError(Exception):
     """
 
     path: str | None = None
+    maybe_written = False
 
     def __init__(
         self,
@@ -33,7 +34,6 @@ class StreamError(Exception):
         self.status = status
         self.data = dict(data or {})
         self.retry_after = retry_after
-        self.maybe_written = False
 
     def __str__(self) -> str:
         text = f"{self.message} ({self.code})"
@@ -74,16 +74,7 @@ class Retryable(StreamError):
 class OutcomeUnknown(StreamError):
     """It may or may not have been written."""
 
-    def __init__(
-        self,
-        code: str,
-        message: str,
-        status: int | None = None,
-        data: Mapping[str, Any] | None = None,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(code, message, status, data, retry_after)
-        self.maybe_written = True
+    maybe_written = True
 
 
 class InvalidAnswer(StreamError):

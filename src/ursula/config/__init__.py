@@ -16,6 +16,7 @@ from .settings import (
     HttpSettings,
     LimitsSettings,
     LoggingSettings,
+    LogKind,
     ServerSettings,
     Settings,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "HttpSettings",
     "LimitsSettings",
     "LoadedConfig",
+    "LogKind",
     "LoggingSettings",
     "Secret",
     "ServerSettings",

@@ -8,10 +8,12 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
+W = TypeVar("W", bound=StrEnum)
 
 
 class Address(NamedTuple):
@@ -186,6 +188,12 @@ def choice(*words: str) -> SettingKind[str]:
         return str(raw)
 
     return SettingKind("one of " + ", ".join(words), "|".join(words), read)
+
+
+def word_of(words: type[W]) -> SettingKind[W]:
+    """One of the words of an enumeration."""
+    kind = choice(*words)
+    return SettingKind(kind.expected, kind.metavar, lambda raw: words(kind.read(raw)))
 
 
 COUNT = SettingKind("a whole number, 1 or more", "NUMBER", _read_count)

@@ -6,6 +6,7 @@ Each section is a frozen class. `KEYS` is derived from these classes and drives 
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -25,6 +26,7 @@ from .kinds import (
     Secret,
     SettingKind,
     choice,
+    word_of,
 )
 
 T = TypeVar("T")
@@ -40,6 +42,18 @@ def key(
     default = kind.read(written)
     about = {"kind": kind, "doc": doc, "flag": flag, "shown": shown or kind.show(default)}
     return field(default=default, metadata=about)
+
+
+class LogKind(StrEnum):
+    """Where the log is kept: the words of `server.log`."""
+
+    FILE = "file"
+    MEMORY = "memory"
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it outlives the server. Only then a node has a data folder, and a store that is kept."""
+        return self is not LogKind.MEMORY
 
 
 @dataclass(frozen=True)
@@ -58,9 +72,9 @@ class ServerSettings:
         shown="same as listen",
     )
     data_dir: Path = key("./data", FOLDER, "Folder for everything that must survive a restart.", "--data-dir")
-    log: str = key(
+    log: LogKind = key(
         "file",
-        choice("file", "memory"),
+        word_of(LogKind),
         "Where the log is kept: file is durable, memory loses everything when the server stops.",
         "--log",
     )

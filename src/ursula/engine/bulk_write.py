@@ -68,7 +68,7 @@ class Ingesters:
             if known is None or command.version > known.version:
                 for key in command.objects:
                     await self._store.size(key)
-            outcome = await group.ask(command)
+            outcome = await group.propose_and_wait(command)
             if not isinstance(outcome, Ingest) or (outcome.ended and outcome.version == command.version):
                 return outcome
             left = give_up_at - asyncio.get_running_loop().time()
@@ -141,7 +141,7 @@ class Ingesters:
     async def _append_patiently(self, group: Group, command: IngestRows) -> AnyOutcome | Failure:
         """Propose the command, and again for as long as back-pressure rejects it."""
         while True:
-            outcome = await group.ask(command)
+            outcome = await group.propose_and_wait(command)
             if not isinstance(outcome, Refused) or outcome.code != "write_backpressure":
                 return outcome
             await asyncio.sleep(BACKPRESSURE_SECONDS)
@@ -175,12 +175,11 @@ class Ingesters:
 
 def _split(value: bytes) -> tuple[tuple[bytes, ...], tuple[str, str] | None]:
     try:
-        messages = split(value)
+        return split(value), None
     except JsonTooLarge as error:
         return (), ("body_too_large", str(error))
     except JsonInvalid as error:
         return (), ("invalid_json", str(error))
-    return messages, None if messages else ("invalid_json", "an empty array holds no message")
 
 
 def _parts(path: Path, first: int) -> Iterator[_Part]:

@@ -42,7 +42,7 @@ class GroupApi(Protocol):
     ) -> None:
         """Have a command decided; `done` gets its outcome."""
 
-    async def ask(
+    async def propose_and_wait(
         self, command: AnyCommand, size: int | None = None, json_problem: str | None = None
     ) -> AnyOutcome | Failure:
         """Propose a command and wait for its outcome."""

@@ -30,8 +30,9 @@ from ..cold.objects.temp_files import Unfinished
 from ..cold.segment.reader import Segments
 from ..cold.state.generation_history import Lineage
 from ..cold.state.placement import group_of
-from ..config import ColdSettings
+from ..config import ColdSettings, LogKind
 from ..log.file import FileLog
+from ..log.interface import Log
 from ..log.memory import MemoryLog
 from ..model.commands import IngestBegin
 from ..model.outcomes import AnyOutcome, BucketDescription
@@ -72,10 +73,11 @@ logger = logging.getLogger(__name__)
 
 
 class Node:
-    """The groups of this process. Implements `NodeApi`. Without a folder, a node has a log in memory only."""
+    """The groups of this process. Implements `NodeApi`."""
 
     def __init__(
         self,
+        log: LogKind,
         folder: DataFolder | None,
         log_segment_bytes: int,
         clock: Clock = system_clock,
@@ -85,10 +87,16 @@ class Node:
         server: RunningServer | None = None,
         check_row: Check | None = None,
     ) -> None:
-        """`server` is what the heartbeat in the store says; without it there is no heartbeat.
+        """`log` says where the log is kept. A node with a durable log needs a data folder; any other must not
+        have one, since the store in it would outlive the log.
 
-        `check_row` says which rows of a bulk write no stream could take.
+        `server` is what the heartbeat in the store says; without it there is no heartbeat. `check_row` says
+        which rows of a bulk write no stream could take.
         """
+        if log.is_durable != (folder is not None):
+            needs = "needs a data folder" if log.is_durable else "must not have a data folder"
+            raise ValueError(f"a node with server.log = {log} {needs}")
+        self._log = log
         self._folder = folder
         self.cold = cold or ColdSettings()
         self._log_segment_bytes = log_segment_bytes
@@ -383,15 +391,18 @@ class Node:
     async def _report_hot_bytes(self) -> HotBytesReport:
         return merge_reports([await report_hot_bytes(group.state) for group in self.groups])
 
-    async def _open_log(self, number: int) -> FileLog | MemoryLog:
-        if self._folder is None:
-            return MemoryLog(generation=self.generation)
-        return await FileLog.open(
-            self._folder.log_path(number),
-            generation=self.generation,
-            segment_bytes=self._log_segment_bytes,
-            applied=self._folder.applied(number),
-        )
+    async def _open_log(self, number: int) -> Log:
+        match self._log:
+            case LogKind.MEMORY:
+                return MemoryLog(generation=self.generation)
+            case LogKind.FILE:
+                folder: DataFolder = self._folder  # type: ignore[assignment]  # `__init__` has checked it
+                return await FileLog.open(
+                    folder.log_path(number),
+                    generation=self.generation,
+                    segment_bytes=self._log_segment_bytes,
+                    applied=folder.applied(number),
+                )
 
     def _clear_scratch(self) -> None:
         """Remove the files that a killed process left behind."""

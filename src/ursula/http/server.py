@@ -51,8 +51,9 @@ def run(settings: Settings) -> int:
 
 async def _serve(settings: Settings) -> int:
     clock = clock_of(os.environ)
+    log = settings.server.log
     try:
-        folder = DataFolder(settings.server.data_dir) if settings.server.log == "file" else None
+        folder = DataFolder(settings.server.data_dir) if log.is_durable else None
     except FolderRefused as error:
         raise StartRefused(str(error)) from None
     listener = listen(settings.server.listen)
@@ -61,11 +62,12 @@ async def _serve(settings: Settings) -> int:
     if advertise.port == 0:
         advertise = Address(advertise.host, listener.getsockname()[1])
     node = Node(
+        log,
         folder,
         settings.limits.log_segment_bytes,
         clock,
         cold=settings.cold,
-        store=open_store(settings.cold, settings.server.data_dir) if folder is not None else None,
+        store=open_store(settings.cold, settings.server.data_dir) if log.is_durable else None,
         spool_bytes=settings.limits.spool_bytes,
         server=RunningServer(
             settings.server.node_id, str(advertise), None if folder is None else folder.path
@@ -194,7 +196,7 @@ def _clamp_connections(connections: int) -> int:
 
 def _announce(settings: Settings, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
-    durable = settings.server.log == "file"
+    durable = settings.server.log.is_durable
     logger.info(
         "listening on http://%s",
         Address(host, port),

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from ..cold.objects.store import ObjectMissing, Store, StoreFailed
-from ..engine.offline.restore import format_time
 from ..spark.executor_store import absolute
 from ..spark.options import OptionError, S3Options
+from ..times import format_time
 from .stores import open_store
 
 FORMAT = 1

@@ -1,6 +1,7 @@
 """`restore`: makes a new node from a copy of a store. Its objects are copied by tasks of Spark."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +12,7 @@ from ..engine.offline.restore import restore as restore_node
 from ..engine.offline.verify import Progress
 from ..engine.start.data_folder import NewFolder, check_empty
 from ..spark.options import S3Options
+from ..spark.tasks.object_copy import CopyFailure
 from .backup import backup, check_cluster
 from .progress import no_step_progress
 from .stores import open_store
@@ -56,13 +58,18 @@ def restore(
         folder.begin()
         copied = backup(spark, source, target.root, s3=s3, target_s3=store_s3, progress=progress)
         if copied.damages:
-            first = copied.damages[0]
-            raise RestoreRefused(
-                f"{len(copied.damages)} objects of {source} are damaged, as {first.name}: {first.problem}"
-            )
+            raise RestoreRefused(_damage_of(source, copied.damages))
         return asyncio.run(_restore(target, folder, progress))
     finally:
         folder.close()
+
+
+def _damage_of(source: str, damages: Sequence[CopyFailure]) -> str:
+    """Why a copy is no good to restore from."""
+    first = damages[0]
+    if len(damages) == 1:
+        return f"1 object of {source} is damaged: {first.name}: {first.problem}"
+    return f"{len(damages)} objects of {source} are damaged, such as {first.name}: {first.problem}"
 
 
 async def _restore(target: _Location, folder: NewFolder, progress: Progress) -> Restored:

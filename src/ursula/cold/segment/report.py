@@ -49,6 +49,23 @@ class SegmentReport(NamedTuple):
     problems: list[str]
 
 
+def unreadable(key: str, problems: list[str], size: int = 0) -> SegmentReport:
+    """The report on a segment whose contents cannot be read, or that is missing."""
+    return SegmentReport(
+        key=key,
+        bytes=size,
+        first=0,
+        last=0,
+        rows=0,
+        payload_bytes=0,
+        kinds={},
+        stream_count=0,
+        row_groups=[],
+        ranges=[],
+        problems=problems,
+    )
+
+
 def examine(key: str, data: bytes, digest: str | None = None, footer_crc: int | None = None) -> SegmentReport:
     """Read all of a segment and check everything that can be checked; damage is reported, never raised."""
     problems = []
@@ -58,19 +75,7 @@ def examine(key: str, data: bytes, digest: str | None = None, footer_crc: int | 
         footer = Footer.parse(key, data, footer_crc)
         first, last = footer.positions
     except _UNREADABLE as error:
-        return SegmentReport(
-            key=key,
-            bytes=len(data),
-            first=0,
-            last=0,
-            rows=0,
-            payload_bytes=0,
-            kinds={},
-            stream_count=0,
-            row_groups=[],
-            ranges=[],
-            problems=[*problems, _plain(key, error)],
-        )
+        return unreadable(key, [*problems, _plain(key, error)], len(data))
     kinds: Counter[str] = Counter()
     groups: list[RowGroupReport] = []
     ranges: list[Range] = []

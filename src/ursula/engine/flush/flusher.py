@@ -265,7 +265,7 @@ class Flusher:
         await time_slice.end()
         oldest = min(keys.made_at(stored.key) or 0 for stored in (segment, state) if stored is not None)
         command = Flushed(cut.start, cut.position, segment, state, oldest)
-        outcome = await self._group.ask(command)
+        outcome = await self._group.propose_and_wait(command)
         if not isinstance(outcome, Done):
             raise FlushFailed(f"the flush up to position {cut.position} came to nothing: {outcome}")
         if is_base:
@@ -289,7 +289,7 @@ class Flusher:
         cuts: list[_Cut] = []
         self._group.on_cut[self._identity] = lambda: cuts.append(self._take(is_base))
         try:
-            outcome = await self._group.ask(FlushBegin(self._identity))
+            outcome = await self._group.propose_and_wait(FlushBegin(self._identity))
         finally:
             del self._group.on_cut[self._identity]
         if not isinstance(outcome, CutMade) or not cuts:

@@ -238,7 +238,7 @@ class Group:
         self._queue.add(command, done, size)
         return True
 
-    async def ask(
+    async def propose_and_wait(
         self, command: AnyCommand, size: int | None = None, json_problem: str | None = None
     ) -> AnyOutcome | Failure:
         """Propose a command and wait for its outcome."""

@@ -11,7 +11,6 @@ later, it must be run again, and begins a further generation.
 import asyncio
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from ...model.checkpoint import checkpoint
 from ...model.checkpoint.generation import begin_generation
 from ...model.state import State
 from ...model.store_view.dirty_rows import GROUP_KEY
+from ...times import format_time, parse_time
 from ..clock import Clock, system_clock
 from ..segment_info import live_segment
 from ..start.data_folder import FORMAT as FOLDER_FORMAT
@@ -47,7 +47,8 @@ class Damaged(RestoreRefused):
     """Objects in the store are missing or damaged."""
 
     def __init__(self, damages: list[Damage]) -> None:
-        super().__init__(f"{len(damages)} of the objects that are needed are missing or damaged")
+        verb = "is" if len(damages) == 1 else "are"
+        super().__init__(f"{len(damages)} of the objects that are needed {verb} missing or damaged")
         self.damages = damages
 
 
@@ -88,28 +89,12 @@ def parse_moment(text: str, now: int) -> Moment:
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return Moment(time=now - int(ago[1]) * _SECONDS[ago[2]] * 1_000_000)
-    found = _parse_time(text)
-    if found is None:
+    try:
+        return Moment(time=parse_time(text))
+    except ValueError:
         raise ValueError(
             f"{text!r} is neither a position nor a time such as 2030-01-01T12:00:00Z or '2h ago'"
-        )
-    since = found - datetime(1970, 1, 1, tzinfo=UTC)
-    return Moment(time=(since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
-
-
-def _parse_time(text: str) -> datetime | None:
-    """A time in UTC; None if the text is not a time, or if its year in UTC does not have four digits."""
-    try:
-        found = datetime.fromisoformat(text.upper())
-        return None if found.tzinfo is None else found.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
-
-
-def format_time(microseconds: int) -> str:
-    """A time as text, in RFC 3339."""
-    moment = datetime.fromtimestamp(microseconds // 1_000_000, UTC)
-    return moment.replace(microsecond=microseconds % 1_000_000).isoformat().replace("+00:00", "Z")
+        ) from None
 
 
 async def restore(

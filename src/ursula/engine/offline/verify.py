@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from ...cold.objects.checksum import digest_of
 from ...cold.objects.keys import BLOBS, blob_key, segments_prefix
 from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store
-from ...cold.segment.report import Range, SegmentReport, examine
+from ...cold.segment.report import Range, SegmentReport, examine, unreadable
 from ...cold.state.manifest import Manifest
 from ...model.commands import StoredSegment
 from ...model.state import State
@@ -175,19 +175,7 @@ async def examine_object(store: Store, key: str, segment: StoredSegment | None =
     try:
         data = await store.get(key)
     except (ObjectMissing, ObjectDamaged) as error:
-        return SegmentReport(
-            key=key,
-            bytes=0,
-            first=0,
-            last=0,
-            rows=0,
-            payload_bytes=0,
-            kinds={},
-            stream_count=0,
-            row_groups=[],
-            ranges=[],
-            problems=[_damage(error).problem],
-        )
+        return unreadable(key, [_damage(error).problem])
     if segment is None:
         return await asyncio.to_thread(examine, key, data)
     return await asyncio.to_thread(examine, key, data, segment.digest, segment.footer_crc)

@@ -150,7 +150,7 @@ class GarbageCollector:
         reached: int | None = None
         while reached != horizon:
             reached = group.state.collection_step(horizon, reached or 0, COLLECTED_AT_ONCE)
-            outcome = await group.ask(Collect(reached, first))
+            outcome = await group.propose_and_wait(Collect(reached, first))
             if not isinstance(outcome, Done):
                 raise CollectFailed(f"the log did not take the beginning of a collection: {outcome}")
         if await _lacks_manifests(group.state, flusher, horizon):

@@ -143,7 +143,9 @@ class Merger:
             self._unreadable[error.key] = None
             return True
         at = self._clock() if output is None else made_at(output.key) or 0
-        outcome = await self._group.ask(Merge(tuple(segment.key for segment in inputs), output, at))
+        outcome = await self._group.propose_and_wait(
+            Merge(tuple(segment.key for segment in inputs), output, at)
+        )
         if isinstance(outcome, Done):
             self.merged_count += len(inputs)
             self.merged_bytes += sum(segment.size for segment in inputs)

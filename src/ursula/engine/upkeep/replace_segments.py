@@ -34,7 +34,7 @@ async def replace_segments(
             return done
         raise SegmentsReplaced("the old segments are not live neighbours any more: plan again")
     output = await _examine(store, group.number, inputs, new)
-    outcome = await group.ask(Merge(tuple(old), output, made_at(new) or 0))
+    outcome = await group.propose_and_wait(Merge(tuple(old), output, made_at(new) or 0))
     request_flush()  # so that the newest manifest does not name the old segments
     if isinstance(outcome, Ignored):
         return _done_before(group, old, new) or outcome

@@ -32,8 +32,8 @@ async def propose(
 ) -> AnyOutcome | Failure:
     """Propose an append or a creation with a body of this size: see `Group.propose`."""
     if not is_large(command, size, json_problem):
-        return await exchange.group.ask(command, size, json_problem)
-    outcome = await exchange.group.ask(command, 0, _NOT_STORED_YET)
+        return await exchange.group.propose_and_wait(command, size, json_problem)
+    outcome = await exchange.group.propose_and_wait(command, 0, _NOT_STORED_YET)
     if isinstance(outcome, Refused) and outcome.message is _NOT_STORED_YET:
         return await _store_then_propose(exchange, command)
     return outcome
@@ -49,7 +49,7 @@ async def _store_then_propose(exchange: Exchange, command: Append | Create) -> A
     except StoreFailed as error:
         raise Problem("store_unavailable", f"the body could not be stored: {error}") from error
     body = Body(key, tuple(map(len, command.messages)), made_at(key), checksums)
-    outcome = await group.ask(replace(command, messages=(), body=body))
+    outcome = await group.propose_and_wait(replace(command, messages=(), body=body))
     if not _is_stored(outcome) and not isinstance(outcome, OutcomeUnknown):
         node.forget_blob(key)
     return outcome

@@ -12,13 +12,15 @@ from .feed import get_feed
 async def create_bucket(exchange: Exchange) -> None:
     """PUT on a bucket."""
     bucket = parse_bucket_name(exchange.target.bucket)
-    exchange.expect(BucketCreated, await exchange.group.ask(CreateBucket(bucket)))
+    exchange.expect(BucketCreated, await exchange.group.propose_and_wait(CreateBucket(bucket)))
     exchange.reply_empty(201, [("location", exchange.location())])
 
 
 async def delete_bucket(exchange: Exchange) -> None:
     """DELETE on a bucket, which must be empty."""
-    exchange.expect(BucketDeleted, await exchange.group.ask(DeleteBucket(exchange.target.bucket)))
+    exchange.expect(
+        BucketDeleted, await exchange.group.propose_and_wait(DeleteBucket(exchange.target.bucket))
+    )
     exchange.reply_empty(204, [])
 
 

@@ -34,7 +34,7 @@ async def undelete(exchange: Exchange) -> None:
         raise Problem("invalid_stream_id", "the name of the stream is empty")
     exchange.target = Target(request.bucket, request.stream, False)
     command = Undelete(request.bucket, request.stream, _parse_incarnation(exchange, request.incarnation))
-    done = exchange.expect(Undeleted, await exchange.group.ask(command))
+    done = exchange.expect(Undeleted, await exchange.group.propose_and_wait(command))
     answer = {
         "bucket_id": request.bucket,
         "stream_id": request.stream,

@@ -31,7 +31,7 @@ async def put_attributes(exchange: Exchange) -> None:
     given = parse_attributes(await exchange.read_body(_LIMIT))
     target = exchange.target
     command = SetAttributes(target.bucket, target.stream, given.stored, exchange.requested_incarnation())
-    outcome = await exchange.group.ask(command, len(command.attributes))
+    outcome = await exchange.group.propose_and_wait(command, len(command.attributes))
     done = exchange.expect(AttributesSet, outcome)
     headers = [("stream-incarnation", exchange.incarnation(done.incarnation))]
     exchange.reply_empty(204, headers + ignored_attributes(given.ignored))

@@ -9,5 +9,5 @@ async def delete_stream(exchange: Exchange) -> None:
     """Delete the stream; while forks need it, only hide it."""
     target = exchange.target
     command = Delete(target.bucket, target.stream, exchange.requested_incarnation())
-    ended = exchange.expect(Ended, await exchange.group.ask(command))
+    ended = exchange.expect(Ended, await exchange.group.propose_and_wait(command))
     exchange.reply_empty(204, [("stream-incarnation", exchange.incarnation(ended.incarnation))])

@@ -66,8 +66,6 @@ def append_fast(services: "Services", request: Request, plan: AppendPlan) -> boo
             messages = split(body)
         except (JsonInvalid, JsonTooLarge):  # `append` finds it too, and reports it
             return False
-        if not messages:
-            return False
         command = Append(bucket, target.stream, messages, media_type)
     else:
         command = PlainAppend(bucket, target.stream, (body,), media_type)

@@ -10,11 +10,8 @@ def split_body(body: bytes, may_be_empty: bool) -> tuple[tuple[bytes, ...], str 
     The reason is returned and not raised, because other refusals (a closed stream, say) come before it.
     """
     try:
-        messages = split(body)
+        return split(body, may_be_empty), None
     except JsonTooLarge as error:
         raise Problem("body_too_large", str(error)) from None
     except JsonInvalid as error:
         return (), str(error)
-    if not messages and not may_be_empty:
-        return (), "an empty array holds no message"
-    return messages, None

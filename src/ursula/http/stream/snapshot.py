@@ -48,7 +48,7 @@ async def publish_snapshot(exchange: Exchange) -> None:
         incarnation=found.incarnation,
         made_at=made_at(key),
     )
-    outcome = await exchange.group.ask(command, len(key))
+    outcome = await exchange.group.propose_and_wait(command, len(key))
     is_named = isinstance(outcome, SnapshotPublished) and not outcome.duplicate
     if not is_named and not isinstance(outcome, OutcomeUnknown):
         node.forget_blob(key)
@@ -181,7 +181,7 @@ async def put_retention(exchange: Exchange) -> None:
     """PUT on retention: drop the messages before the offset."""
     target = exchange.target
     command = Trim(target.bucket, target.stream, _offset(exchange), exchange.requested_incarnation())
-    trimmed = exchange.expect(StreamTrimmed, await exchange.group.ask(command))
+    trimmed = exchange.expect(StreamTrimmed, await exchange.group.propose_and_wait(command))
     headers = exchange.state_headers(trimmed.incarnation, trimmed.tail, trimmed.tail, trimmed.closed)
     headers.append(("stream-earliest-offset", format_offset(trimmed.earliest)))
     exchange.reply_empty(204, headers)

@@ -14,15 +14,18 @@ _BLANK = b" \t\r\n"
 
 
 class JsonInvalid(ValueError):
-    """The body is not JSON; the message says why."""
+    """The body is not JSON, or holds no message; the text says why."""
 
 
 class JsonTooLarge(ValueError):
     """The body is larger than JSON mode allows in one request."""
 
 
-def split(body: bytes) -> tuple[bytes, ...]:
-    """The messages of a body: the elements of an array (one level), or the one value that it is."""
+def split(body: bytes, may_be_empty: bool = False) -> tuple[bytes, ...]:
+    """The messages of a body: the elements of an array (one level), or the one value that it is.
+
+    Raises JsonInvalid or JsonTooLarge. Only the body that creates a stream may be an empty array.
+    """
     if len(body) > JSON_BODY_BYTES_MAX:
         raise JsonTooLarge(f"a JSON body may have {JSON_BODY_BYTES_MAX} bytes, this one has {len(body)}")
     try:
@@ -34,6 +37,8 @@ def split(body: bytes) -> tuple[bytes, ...]:
         raise JsonInvalid("the body is nested too deeply") from None
     except msgspec.DecodeError as error:
         raise JsonInvalid(f"the body is not valid JSON: {error}") from None
+    if not messages and not may_be_empty:
+        raise JsonInvalid("an empty array holds no message")
     if len(messages) > JSON_MESSAGES_MAX:
         raise JsonTooLarge(f"a body may hold {JSON_MESSAGES_MAX} messages, this one holds {len(messages)}")
     return tuple(map(bytes, messages))

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ...cold.segment.report import SegmentReport, examine
+from ...cold.segment.report import SegmentReport, examine, unreadable
 from ..executor_store import ExecutorStore
 
 
@@ -19,17 +19,5 @@ def check_segment(store: ExecutorStore, expected: ExpectedSegment) -> SegmentRep
     try:
         data = store.read(expected.key)
     except FileNotFoundError:
-        return SegmentReport(
-            key=expected.key,
-            bytes=0,
-            first=0,
-            last=0,
-            rows=0,
-            payload_bytes=0,
-            kinds={},
-            stream_count=0,
-            row_groups=[],
-            ranges=[],
-            problems=["it is missing"],
-        )
+        return unreadable(expected.key, ["it is missing"])
     return examine(expected.key, data, expected.digest, expected.footer_crc)

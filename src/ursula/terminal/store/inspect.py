@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ursula.printable import printable
+from ursula.times import format_time
 
 from ..output import counted, emit_json, emit_json_text, emit_line, fail, say, size_text
 from ..progress import ProgressDisplay
@@ -140,8 +141,6 @@ def _print_segment(report: "SegmentReport") -> None:
 
 
 def _print_survey(survey: "StoreSurvey") -> None:
-    from ursula.engine.offline.restore import format_time
-
     newest = survey.generations[-1]
     emit_line(f"{'store':<16}{survey.root}")
     emit_line(f"{'cluster':<16}{newest.cluster}")
@@ -156,8 +155,6 @@ def _print_survey(survey: "StoreSurvey") -> None:
 
 
 def _print_group(found: "GroupSurvey") -> None:
-    from ursula.engine.offline.restore import format_time
-
     extent, manifest = found.extent, found.manifest
     first, last = found.manifests[-1].position, found.manifests[0].position
     facts = {

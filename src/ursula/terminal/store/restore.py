@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ursula.times import format_time
+
 from ..output import counted, emit_json, emit_line, fail, say, size_text
 from ..progress import ProgressDisplay
 from .opened_store import At, ConfigFile, moment_of, settings_of, with_store
@@ -108,8 +110,6 @@ def restore(
 
 
 def _print(restored: "Restored", root: str, command: str) -> None:
-    from ursula.engine.offline.restore import format_time
-
     extent = restored.extent
     newer = sum(chosen.newer_count for chosen in restored.chosen)
     lost = f"everything written after {format_time(restored.at)}"
@@ -138,8 +138,6 @@ def _positions(restored: "Restored") -> str:
 
 
 def _as_json(restored: "Restored", root: str, command: str) -> dict[str, object]:
-    from ursula.engine.offline.restore import format_time
-
     groups = [
         {
             "group": chosen.manifest.group,
