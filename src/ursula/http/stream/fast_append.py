@@ -44,7 +44,7 @@ class AppendPlan(NamedTuple):
 
 
 def plan_append(headers: RequestHeaders, target: Target) -> AppendPlan | None:
-    """The plan for requests with these headers; None if they need the long way."""
+    """The plan for requests with these headers; None if they need the slow path."""
     content_types = headers.get("content-type", ())
     if len(content_types) != 1 or not _UNUSUAL.isdisjoint(headers):
         return None
@@ -53,7 +53,7 @@ def plan_append(headers: RequestHeaders, target: Target) -> AppendPlan | None:
 
 
 def append_fast(services: "Services", request: Request, plan: AppendPlan) -> bool:
-    """Append a small body to a stream. Returns False, with nothing done, if it needs the long way."""
+    """Append a small body to a stream. Returns False, with nothing done, if it needs the slow path."""
     body, bodies = request.whole_body, services.bodies
     if not body:
         return False
