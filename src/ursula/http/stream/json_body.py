@@ -16,5 +16,5 @@ def split_body(body: bytes, may_be_empty: bool) -> tuple[tuple[bytes, ...], str 
     except JsonInvalid as error:
         return (), str(error)
     if not messages and not may_be_empty:
-        return (), "an empty array holds no message"
+        return (), "an empty array has no messages"
     return messages, None
