@@ -404,13 +404,13 @@ def test_a_restore_that_went_back_before_the_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"startingOffsets": "now"}, "startingOffsets is earliest, latest or a position of up to 20 digits"),
-        ({"startingOffsets": "-1"}, "startingOffsets is earliest, latest or a position"),
+        ({"startingOffsets": "now"}, "startingOffsets must be earliest, latest or a position of up to"),
+        ({"startingOffsets": "-1"}, "startingOffsets must be earliest, latest or a position"),
         ({"endingOffsets": "latest"}, "endingOffsets is for a batch read"),
         ({"endingTimestamp": "1"}, "endingTimestamp is for a batch read: a stream has no end"),
-        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is a whole number, at least 1, not '0'"),
-        ({"maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger is a whole number, at least 1"),
-        ({"failOnDataLoss": "no"}, "failOnDataLoss is true or false"),
+        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger must be a whole number, at least 1, not '0'"),
+        ({"maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger must be a whole number, at least 1"),
+        ({"failOnDataLoss": "no"}, "failOnDataLoss must be true or false"),
         ({"retryTimeout": "soon"}, "a number of seconds"),
     ],
 )
