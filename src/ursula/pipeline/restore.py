@@ -1,4 +1,4 @@
-"""`restore`: makes a new node from a copy of a store. Its objects are copied by tasks of Spark."""
+"""`restore`: makes a new node from a copy of a store. Spark tasks copy its objects."""
 
 import asyncio
 from pathlib import Path
@@ -58,7 +58,7 @@ def restore(
         if copied.damages:
             first = copied.damages[0]
             raise RestoreRefused(
-                f"{len(copied.damages)} objects of {source} are damaged, as {first.name}: {first.problem}"
+                f"{source} has {len(copied.damages)} damaged objects, first {first.name}: {first.problem}"
             )
         return asyncio.run(_restore(target, folder, progress))
     finally:
