@@ -101,7 +101,7 @@ def test_a_damaged_object_leaves_the_copy_as_it_was(
     assert (kept.damages, kept.positions) == ([], before.positions)
     newest.unlink()
     assert backup(spark, str(broken), copy).damages[0].problem == "it is missing"
-    with pytest.raises(RestoreRefused, match="are damaged"):
+    with pytest.raises(RestoreRefused, match="damaged objects"):
         restore(spark, str(broken), tmp_path / "data")
     assert not (tmp_path / "data" / "ursula.json").exists()
 
