@@ -1,4 +1,4 @@
-"""What an operator may see of the store: plain values, which could come from another process."""
+"""The status of the store for operators: plain values, which could come from another process."""
 
 import time
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from .group.group import Group
 
 
 class ColdStatus(NamedTuple):
-    """How far a group is stored, in how many bytes, and whether flushes succeed. Microseconds since 1970."""
+    """How far a group is stored, in how many bytes, and whether flushes succeed. Times in microseconds."""
 
     number: int
     manifest_position: int
@@ -43,7 +43,7 @@ class CacheStatus(NamedTuple):
 
 
 class UpkeepStatus(NamedTuple):
-    """What was fetched from the store, merged and collected since the start."""
+    """How much was fetched from the store, merged and collected since the start."""
 
     fetch_count: int
     fetched_bytes: int

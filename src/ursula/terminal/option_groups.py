@@ -1,7 +1,7 @@
 """Groups of options that several commands share, each as one parameter of a command.
 
 To Typer, every option is a parameter of a function. A group is a frozen dataclass whose fields are options
-with defaults; `with_option_groups` shows them to Typer one by one and passes them to the command as one value.
+with defaults; `with_option_groups` shows them to Typer one by one and passes them on as one value.
 """
 
 from collections.abc import Callable
