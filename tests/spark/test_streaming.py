@@ -306,7 +306,7 @@ def test_a_checkpoint_of_another_cluster_is_refused(server: Server, api: httpx.C
         other = {**offset, "cluster": "another", "position": position}
         for accept in ("true", "false"):
             follower = follow(server, bucket, other, failOnDataLoss=accept)
-            with pytest.raises(WrongCheckpoint, match="is of the cluster another, and this is"):
+            with pytest.raises(WrongCheckpoint, match="belongs to the cluster another, but this is"):
                 follower.batch()
             with pytest.raises(WrongCheckpoint, match="start over with another checkpointLocation"):
                 follower.read(other, {**other, "position": position + 1})
@@ -315,7 +315,7 @@ def test_a_checkpoint_of_another_cluster_is_refused(server: Server, api: httpx.C
 def test_a_checkpoint_of_another_bucket_is_refused(server: Server, bucket: str) -> None:
     offset = follow(server, bucket).offset
     assert offset is not None
-    with pytest.raises(WrongCheckpoint, match="is of the bucket 'another', and the option bucket is"):
+    with pytest.raises(WrongCheckpoint, match="belongs to the bucket 'another', but the option bucket is"):
         follow(server, bucket, {**offset, "bucket": "another"}, failOnDataLoss="false").batch()
     with pytest.raises(WrongCheckpoint, match="which is not a position of a bucket"):
         follow(server, bucket, {"0": 7}).batch()

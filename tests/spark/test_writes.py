@@ -215,7 +215,7 @@ def test_a_batch_without_tasks_is_nothing(options: dict[str, str]) -> None:
 def test_rows_of_an_unknown_query_are_refused(options: dict[str, str]) -> None:
     writer = BucketStreamWriter(parse_write_options(options), struct(SCHEMA))
     for queries in ((None,), ("a", "b")):
-        with pytest.raises(RuntimeError, match="to which query"):
+        with pytest.raises(RuntimeError, match="which query"):
             writer.commit([StagedRows([], query) for query in queries], 3)
 
 

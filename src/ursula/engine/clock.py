@@ -75,7 +75,7 @@ class LogClock:
         return max(self._clock(), self._latest + int(passed * SLEW))
 
     def note(self, at: int) -> None:
-        """Take note that the log has an entry with this time."""
+        """Note that the log has an entry with this time."""
         if at > self._latest:
             self._latest = at
             self._since = self._monotonic()

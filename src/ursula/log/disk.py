@@ -122,7 +122,7 @@ class RealDisk:
     def make_directory(self, directory: str) -> None:
         parent = os.path.dirname(os.path.abspath(directory))
         if os.path.isdir(directory):
-            # Whoever made it may have died before syncing. A parent that we may not read was not made by us.
+            # The process that made it may have died before syncing. A parent we may not read is not ours.
             with suppress(PermissionError):
                 self.sync_directory(parent)
             return

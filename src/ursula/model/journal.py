@@ -1,6 +1,6 @@
 """The hot journal of a bucket: one row for every row that a segment will have, in log order.
 
-Rows are kept as columns beside the message bytes, which are not copied. Position and time are kept once per
+Rows are kept as columns next to the message bytes, which are not copied. Position and time are kept once per
 log entry. Feeds and flushes read it. A journal has parts: a new one begins after each cut, so that a part can
 be evicted as a whole once it is stored, and nothing before a cut ever changes.
 """

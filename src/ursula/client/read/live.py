@@ -105,7 +105,7 @@ def follow_live(source: LiveSource[T], live: Live, patience: Patience, wait: Wai
 
 
 def _follow_events(source: LiveSource[T], wait: Wait, limit: float | None, attempts: Attempts) -> Flow[T]:
-    """The events of one connection. The server ends it now and then, and expects the client to reconnect."""
+    """The events of one connection. The server ends it periodically, and expects the client to reconnect."""
     heard = False
     events = DataEvents((yield from open_answer(source.live_request("sse", limit))))
     while piece := (yield from receive()):

@@ -50,7 +50,7 @@ class ReplacedObjects(MutableMapping[str, Replaced]):
 
 
 class StoreState:
-    """What the store has of this group."""
+    """The part of this group that the store has."""
 
     def __init__(self) -> None:
         self.flushed = 0  # the position up to which everything is stored
