@@ -151,7 +151,7 @@ class Server:
     def complaints(self) -> list[dict[str, Any]]:
         """What it logged that nobody should have to read, except that its clock can be moved."""
         found = [entry for entry in self.log if entry["level"] not in ("debug", "info")]
-        return [entry for entry in found if not entry["message"].startswith("the clock is that of a test")]
+        return [entry for entry in found if not entry["message"].startswith("a test controls the clock")]
 
     def stop(self) -> int:
         """SIGTERM; its exit code."""

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Commands(typer.core.TyperGroup):
-    """All commands. Their help shows no Python types: a flag has no value, and an argument has a name."""
+    """All commands. Their help shows argument names instead of Python types, and no value for a flag."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -56,7 +56,7 @@ HOW_TO_SPARK = "run pip install -e '.[spark]' in the folder of ursula's source"
 
 
 def main() -> None:
-    """Run the command; a refused start is one line on standard error and an exit code, not a traceback."""
+    """Run the command. A refused start prints one line to standard error and sets an exit code."""
     try:
         app()
     except StartRefused as refused:
@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def _option(name: str) -> Any:
-    """The flag of a setting; `config` reads its value, so that it is written as in a file."""
+    """The flag of a setting; `config` parses its value, so that it has the same form as in a file."""
     setting = KEYS[name]
     text = f"{setting.doc} [dim]Default: {escape(setting.default)}[/dim]"
     return typer.Option(setting.flag, help=text, metavar=setting.kind.metavar, show_default=False)
@@ -151,7 +151,7 @@ def serve(
 
 
 class WithoutPandas:
-    """An import hook that hides pandas: pyarrow would load it where it is installed, and no server needs it.
+    """An import hook that hides pandas: pyarrow would import it if it is installed, but no server needs it.
 
     `sys.modules["pandas"] = None` is not enough. Compiled by Cython, pyarrow takes that None for the module.
     """
@@ -224,6 +224,6 @@ def _print_table(loaded: LoadedConfig) -> None:
         origin = loaded.origins[name]
         shown = setting.kind.show(setting.value(loaded.settings))
         table.add_row(name, Text(shown), Text(origin, style="dim" if origin == "default" else ""))
-    # In a pipe, other programs read the lines: they are not folded.
+    # In a pipe, other programs read the lines, so they are not wrapped.
     width = None if sys.stdout.isatty() else 10_000
     Console(highlight=False, width=width).print(table)

@@ -1,4 +1,4 @@
-"""A histogram without a library: it is filled where every microsecond counts, and exported elsewhere."""
+"""A minimal histogram: it is filled where every microsecond counts, and exported elsewhere."""
 
 from bisect import bisect_left
 

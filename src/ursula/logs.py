@@ -1,6 +1,6 @@
 """Formats log lines: text for a person at a terminal, JSON lines for everything else.
 
-Code logs through the standard library, with values beside the message rather than inside it:
+Code logs through the standard library, with values next to the message rather than inside it:
 `logger.info("listening", extra=fields(address=address))`.
 """
 
@@ -94,6 +94,6 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 
 def _one_word(value: object) -> str:
-    """A value as one word: it cannot be mistaken for the next one, and does not break the line."""
+    """A value as one word, which cannot be mistaken for the next one and does not break the line."""
     text = str(value)
     return text if re.fullmatch(r"[!#-<>-~]+", text) else printable_json(json.dumps(text, ensure_ascii=False))

@@ -1,7 +1,7 @@
 """Returns freed memory to the operating system.
 
-A flush and a merge need memory for a moment and free it, and a flush frees the messages that it stored. The
-allocators of Arrow and of C keep freed memory for a long time, or forever.
+Flushes and merges need a lot of memory for a short time, and a flush frees the messages that it has stored.
+The allocators of Arrow and of C keep freed memory for a long time, or forever.
 """
 
 import ctypes

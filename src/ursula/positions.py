@@ -1,4 +1,4 @@
-"""What a position of the log consists of: generation x 2^40 + the counter of an entry in its generation.
+"""Log positions: generation x 2^40 + the counter of an entry in its generation.
 
 For the log, the store and Spark executors: the standard library only.
 """

@@ -9,10 +9,10 @@ _UNPRINTABLE_IN_JSON = re.compile(f"[\x7f-\x9f\u2028\u2029{_BIDI}]")
 
 
 def printable(text: str) -> str:
-    """The text on one line, with all characters escaped that are not visible."""
+    """The text on one line, with all invisible characters escaped."""
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def printable_json(text: str) -> str:
-    """JSON of the same values, with all characters escaped that are not visible."""
+    """JSON of the same values, with all invisible characters escaped."""
     return _UNPRINTABLE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,8 +1,8 @@
-"""Ranges of messages: what messages in memory and messages in a segment have in common.
+"""Ranges of messages: what messages in memory and those in a segment have in common.
 
 Both are consecutive messages of one stream, known by the offsets at which they end. They differ only in how
-their bytes are kept. This module imports nothing of ours, so that the model, the store and Spark executors
-can share it.
+their bytes are kept. This module imports no other part of Ursula, so that the model, the store and Spark
+executors can share it.
 """
 
 from array import array
@@ -55,8 +55,8 @@ class MessageRange:
         The bytes from `offset` up to `stop` are to be read; there are none if both are equal. `first` is the
         number of the message with the first of these bytes; messages before `last` end at or before `stop`.
 
-        With `whole`, messages are not cut for size, and a message is read however large it is if nothing was
-        read before it (`is_first`). Without, exactly `bytes_max` bytes are read if there are as many.
+        With `whole`, no message is cut, and a message is read however large it is if nothing was
+        read before it (`is_first`). Otherwise, exactly `bytes_max` bytes are read if there are that many.
         """
         ends = self.ends
         end = ends[-1] if ends else self.start

@@ -1,7 +1,7 @@
 """Times as text (RFC 3339) and as numbers: microseconds since 1970, in UTC.
 
-`msgspec` parses such times too, but it also takes a space for the `T` and offsets without a colon, and it
-rounds where this truncates: the deadline that a client asked for must not depend on which one reads it.
+`msgspec` parses such times too, but it also accepts a space for the `T` and offsets without a colon, and it
+rounds where this truncates: the deadline that a client asked for must not depend on the parser.
 """
 
 import re

@@ -275,8 +275,8 @@ def test_a_message_restarts_the_timeout_of_a_tail() -> None:
 def test_a_silence_as_long_as_the_timeout_is_no_failure() -> None:
     tail = Silent("long-poll")
     tail.now += 30
-    tail.run.fail(OutcomeUnknown("timed_out", "no answer in time"))
+    tail.run.fail(OutcomeUnknown("timed_out", "no response in time"))
     assert tail.asked(Call) == 30
     tail.now += 30
-    tail.run.fail(OutcomeUnknown("timed_out", "no answer in time"))
+    tail.run.fail(OutcomeUnknown("timed_out", "no response in time"))
     assert tail.run.done

@@ -309,7 +309,7 @@ def test_a_server_that_was_killed_elsewhere_counts_as_dead_when_it_was_silent_fo
     path.write_bytes(encode(msgspec.structs.replace(found, host="elsewhere", at=found.at + 3_600_000_000)))
     assert "on elsewhere said so 0 s ago" in restore_from(store, tmp_path / "new", expect=1)
     path.write_bytes(encode(msgspec.structs.replace(found, host="elsewhere")).replace(b"node", b"n0de"))
-    assert "it cannot be read" in restore_from(store, tmp_path / "new", expect=1)
+    assert "which cannot be read" in restore_from(store, tmp_path / "new", expect=1)
     silent = found.at - int(found.patience_seconds * 1_000_000)
     path.write_bytes(encode(msgspec.structs.replace(found, host="elsewhere", at=silent)))
     restore_from(store, tmp_path / "new")
@@ -375,7 +375,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--data-dir", "{new}", "--at", "17"], 1, "the oldest manifest is of position 1"),
         (["--data-dir", "{new}", "--at", "long ago"], 2, "is neither a position nor a time"),
         (["--data-dir", "{new}", "--at", "9999-12-31T23:59:59-23:59"], 2, "is neither a position nor a time"),
-        (["--data-dir", "{store}/.."], 1, "restore makes a new node and changes none"),
+        (["--data-dir", "{store}/.."], 1, "restore makes a new node and does not change"),
         (["--from", "{new}", "--data-dir", "{new}/data"], 1, "is not a store of ursula"),
         (["--from", "s3:///prefix", "--data-dir", "{new}"], 2, "names no bucket"),
     ],

@@ -397,7 +397,7 @@ async def test_a_missing_bucket_differs_from_a_missing_object(seaweed: Seaweed, 
     store = S3Store("no-such-bucket", endpoint=seaweed.endpoint, credentials=OURS, patience=1.0)
     for said in await failures_of(store, tmp_path):
         assert said.startswith("the store s3://no-such-bucket: ")
-        assert f"{seaweed.endpoint} answers 404 NoSuchBucket; " in said
+        assert f"{seaweed.endpoint} responds with 404 NoSuchBucket; " in said
         assert "check cold.s3_bucket" in said
 
 
@@ -410,7 +410,7 @@ async def test_wrong_credentials_are_refused_and_not_shown(
     bucket = seaweed.bucket("tests")
     store = S3Store(bucket, endpoint=seaweed.endpoint, credentials=wrong, patience=1.0)
     for said in await failures_of(store, tmp_path):
-        assert f"{seaweed.endpoint} answers 403" in said
+        assert f"{seaweed.endpoint} responds with 403" in said
         assert "check cold.s3_access_key_id, cold.s3_secret_access_key" in said
         assert wrong.secret_access_key not in said
     assert wrong.secret_access_key not in repr(wrong)

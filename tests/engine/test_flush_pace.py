@@ -51,7 +51,7 @@ def test_the_more_is_in_memory_the_less_a_flush_rests(
 
 def test_nobody_waits_for_a_rest() -> None:
     pace = FlushPace(gauge(0), SIZE, None)
-    pace.somebody_waits = True
+    pace.caller_waits = True
     assert pace.rest_ratio() == 0
     assert not pace.is_late()
 

@@ -43,7 +43,7 @@ async def test_an_unexpected_error_is_logged_once_and_answered(
         await flushed(group)
         with monkeypatch.context() as patched, caplog.at_level(logging.ERROR):
             fail_with(patched, RuntimeError("a bug"))
-            assert await fork(group) == Unavailable("the server failed; its log says how")
+            assert await fork(group) == Unavailable("the server failed; see its log")
         (record,) = caplog.records
         assert record.exc_info is not None
         assert str(record.exc_info[1]) == "a bug"

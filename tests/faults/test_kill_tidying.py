@@ -20,7 +20,7 @@ SETTINGS = {
     "cold.keep_replaced": "1s",
 }
 BUCKET = "trimmed"
-TOO_SLOW = "came to nothing"
+TOO_SLOW = "was not recorded"
 """A flush that took longer than objects are kept here: it is repeated."""
 
 

@@ -190,7 +190,7 @@ def test_credentials_that_stop_being_valid_cost_nothing_but_room(seaweed: Seawee
             writer.fill()
             wait_until(lambda: failed_flushes(writer) >= 3)  # it is tried again, and not told again
             (problem,) = errors(server)
-            assert "answers 403" in problem
+            assert "responds with 403" in problem
             assert "check cold.s3_access_key_id, cold.s3_secret_access_key" in problem
             assert len(server.complaints()) == 1, server.complaints()
         finally:

@@ -263,7 +263,7 @@ def test_what_an_operator_does_is_a_post(own: httpx.Client, path: str) -> None:
 def test_one_node_cannot_hand_over(own: httpx.Client, body: bytes) -> None:
     answer = own.post("/cluster/transfer-leader", content=body)
     refused(answer, 409, "not_available")
-    assert "only one" in answer.json()["error"]["message"]
+    assert "only node" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

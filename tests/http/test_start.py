@@ -125,7 +125,7 @@ def test_a_log_without_its_identity(tmp_path: Path) -> None:
     [
         ({}, "only for tests"),
         ({"URSULA_TESTING": "yes"}, "only for tests"),
-        ({"URSULA_TESTING": "1"}, "holds no number of seconds"),
+        ({"URSULA_TESTING": "1"}, "does not contain a number of seconds"),
     ],
 )
 def test_a_clock_that_can_be_moved_is_only_for_tests(

@@ -313,11 +313,11 @@ def test_a_command_may_gain_fields_at_its_end() -> None:
         (raw(ENTRY_VERSION + 1, 5, 6, [], "more"), "version 6"),
         (raw(ENTRY_VERSION + 1, {"at": 6}), "version 6"),
         (raw(0, 5, 6, []), "version 0"),
-        (raw("two", 5, 6, []), "no version that can be read"),
-        (raw(), "no version that can be read"),
-        (raw({}), "no version that can be read"),
-        (b"", "no version that can be read"),
-        (b"\x00\xff not ours", "no version that can be read"),
+        (raw("two", 5, 6, []), "no readable version"),
+        (raw(), "no readable version"),
+        (raw({}), "no readable version"),
+        (b"", "no readable version"),
+        (b"\x00\xff not ours", "no readable version"),
     ],
 )
 def test_what_cannot_be_read_stops_with_an_error_that_names_both_versions(

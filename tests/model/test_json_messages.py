@@ -64,7 +64,7 @@ def test_what_is_no_json_is_refused(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"[]", b" [ \n] "])
 def test_an_empty_array_holds_no_message(body: bytes) -> None:
-    with pytest.raises(JsonInvalid, match=r"^an empty array holds no message$"):
+    with pytest.raises(JsonInvalid, match=r"^an empty array has no messages$"):
         split(body)
     assert split(body, may_be_empty=True) == ()
 

@@ -16,4 +16,4 @@ def test_an_existing_session_stays(pipeline: Pipeline, spark: SparkSession, tmp_
 def test_a_session_elsewhere_is_not_used_instead(pipeline: Pipeline, tmp_path: Path) -> None:
     refused = pipeline("verify", str(tmp_path), "--master", "local[7]")
     assert refused.exit_code == 1
-    assert refused.stderr == f"ursula: this process has a session at {MASTER} already: stop it first\n"
+    assert refused.stderr == f"ursula: this process already has a session at {MASTER}: stop it first\n"

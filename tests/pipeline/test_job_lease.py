@@ -80,7 +80,7 @@ def test_a_job_that_was_taken_over_cannot_commit(
     with lease.acquire() as first, lease.acquire() as second:
         if is_done:
             second.commit({"by": "the second"})
-        with pytest.raises(LeaseTaken, match="started meanwhile"):
+        with pytest.raises(LeaseTaken, match="started in the meantime"):
             first.commit({"by": "the first"})
         if not is_done:
             second.commit({"by": "the second"})

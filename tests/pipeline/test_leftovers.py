@@ -76,7 +76,7 @@ def test_a_job_that_was_taken_over_leaves_the_files_of_the_next_one_alone(
 
     with monkeypatch.context() as patched:
         patched.setattr(RunningJob, "commit", paused)
-        with pytest.raises(LeaseTaken, match="was started meanwhile"):
+        with pytest.raises(LeaseTaken, match="was started in the meantime"):
             export(spark, str(tmp_path), options)
     assert spark.read.parquet(str(tmp_path)).count() == 2
     assert export(spark, str(tmp_path), options).rows == 0

@@ -185,7 +185,7 @@ def test_a_state_must_be_json_or_bytes() -> None:
 @pytest.mark.parametrize(
     ("fold", "more", "says"),
     [
-        ("nonsense", {}, "given as module:function"),
+        ("nonsense", {}, "must be module:function"),
         ("no_module_here:fold", {}, "there is no fold"),
         ("tests.pipeline.folds:nobody", {}, "there is no fold"),
         ("tests.pipeline.folds:total", {"trim": True}, "give publish too"),

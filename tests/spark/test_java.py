@@ -21,7 +21,7 @@ def test_the_java_that_is_here_will_do() -> None:
 def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(JavaMissing, match="and there is none: type: sudo apt-get install"):
+    with pytest.raises(JavaMissing, match="but there is none: type: sudo apt-get install"):
         check_java()
 
 
@@ -29,7 +29,7 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_java_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     fake_java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaMissing, match=r"needs Java 17 or newer, and .*/bin/java is (8|11|16): type"):
+    with pytest.raises(JavaMissing, match=r"needs Java 17 or newer, but .*/bin/java is (8|11|16): type"):
         check_java()
 
 

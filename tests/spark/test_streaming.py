@@ -306,7 +306,7 @@ def test_a_checkpoint_of_another_cluster_is_refused(server: Server, api: httpx.C
         other = {**offset, "cluster": "another", "position": position}
         for accept in ("true", "false"):
             follower = follow(server, bucket, other, failOnDataLoss=accept)
-            with pytest.raises(WrongCheckpoint, match="is of the cluster another, and this is"):
+            with pytest.raises(WrongCheckpoint, match="belongs to the cluster another, but this is"):
                 follower.batch()
             with pytest.raises(WrongCheckpoint, match="start over with another checkpointLocation"):
                 follower.read(other, {**other, "position": position + 1})
@@ -315,7 +315,7 @@ def test_a_checkpoint_of_another_cluster_is_refused(server: Server, api: httpx.C
 def test_a_checkpoint_of_another_bucket_is_refused(server: Server, bucket: str) -> None:
     offset = follow(server, bucket).offset
     assert offset is not None
-    with pytest.raises(WrongCheckpoint, match="is of the bucket 'another', and the option bucket is"):
+    with pytest.raises(WrongCheckpoint, match="belongs to the bucket 'another', but the option bucket is"):
         follow(server, bucket, {**offset, "bucket": "another"}, failOnDataLoss="false").batch()
     with pytest.raises(WrongCheckpoint, match="which is not a position of a bucket"):
         follow(server, bucket, {"0": 7}).batch()
@@ -404,13 +404,13 @@ def test_a_restore_that_went_back_before_the_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"startingOffsets": "now"}, "startingOffsets is earliest, latest or a position of up to 20 digits"),
-        ({"startingOffsets": "-1"}, "startingOffsets is earliest, latest or a position"),
+        ({"startingOffsets": "now"}, "startingOffsets must be earliest, latest or a position of up to"),
+        ({"startingOffsets": "-1"}, "startingOffsets must be earliest, latest or a position"),
         ({"endingOffsets": "latest"}, "endingOffsets is for a batch read"),
         ({"endingTimestamp": "1"}, "endingTimestamp is for a batch read: a stream has no end"),
-        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is a whole number, at least 1, not '0'"),
-        ({"maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger is a whole number, at least 1"),
-        ({"failOnDataLoss": "no"}, "failOnDataLoss is true or false"),
+        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger must be a whole number, at least 1, not '0'"),
+        ({"maxMessagesPerTrigger": "many"}, "maxMessagesPerTrigger must be a whole number, at least 1"),
+        ({"failOnDataLoss": "no"}, "failOnDataLoss must be true or false"),
         ({"retryTimeout": "soon"}, "a number of seconds"),
     ],
 )

@@ -215,7 +215,7 @@ def test_a_batch_without_tasks_is_nothing(options: dict[str, str]) -> None:
 def test_rows_of_an_unknown_query_are_refused(options: dict[str, str]) -> None:
     writer = BucketStreamWriter(parse_write_options(options), struct(SCHEMA))
     for queries in ((None,), ("a", "b")):
-        with pytest.raises(RuntimeError, match="to which query"):
+        with pytest.raises(RuntimeError, match="which query"):
             writer.commit([StagedRows([], query) for query in queries], 3)
 
 
@@ -224,11 +224,11 @@ def test_rows_of_an_unknown_query_are_refused(options: dict[str, str]) -> None:
     [
         ({"bucket": ""}, "bucket is needed"),
         ({"endpoint": ""}, "endpoint is needed"),
-        ({"onRefused": "ignore"}, "onRefused is fail or drop"),
-        ({"createStreams": "yes"}, "createStreams is true or false"),
+        ({"onRefused": "ignore"}, "onRefused must be fail or drop"),
+        ({"createStreams": "yes"}, "createStreams must be true or false"),
         ({"txnAppId": "x"}, "go together"),
         ({"txnVersion": "1"}, "go together"),
-        ({"txnAppId": "x", "txnVersion": "-1"}, "txnVersion is a whole number"),
+        ({"txnAppId": "x", "txnVersion": "-1"}, "txnVersion must be a whole number"),
         ({"startingOffsets": "earliest"}, "there is no option startingOffsets"),
     ],
 )

@@ -2,7 +2,8 @@
 
 Each operation is written once, as a generator of steps that does no I/O itself (`connection.steps`); the
 two shells, `connection.sync_shell` and `connection.async_shell`, perform the steps over httpx. Operations are
-in `read`, `write` and `manage`. The client knows only the wire: nothing of the server may be imported here.
+in `read`, `write` and `manage`. The client knows only the wire protocol: it may not import anything of the
+server.
 
     with Client("http://127.0.0.1:4437") as client:
         orders = client.stream("shop/orders")

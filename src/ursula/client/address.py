@@ -51,7 +51,7 @@ class StreamAddress:
 
     @property
     def has_parts(self) -> bool:
-        """Whether the stream has routes for attributes, snapshots and the like: not if its id has a slash."""
+        """Whether the stream has routes for attributes, snapshots and so on: not if its id has a slash."""
         return "/" not in self.stream and self.stream != RESERVED_STREAM
 
     def part(self, *names: str) -> str:

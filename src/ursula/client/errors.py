@@ -1,7 +1,7 @@
 """The client's errors, classified by the one question that matters: was it written?
 
 `Refused`: no, and the same request will always fail. `Retryable`: certainly not, so try again.
-`OutcomeUnknown`: perhaps, so only an idempotent request, or one of a producer, can be retried.
+`OutcomeUnknown`: maybe, so only an idempotent request, or one of a producer, can be retried.
 """
 
 import json
@@ -78,7 +78,7 @@ class OutcomeUnknown(StreamError):
 
 
 class InvalidAnswer(StreamError):
-    """The answer is malformed: it was damaged in transit, or did not come from a durable-streams server."""
+    """The response is malformed: it was damaged in transit, or did not come from a durable-streams server."""
 
     def __init__(self, message: str) -> None:
         super().__init__("invalid_answer", message)
@@ -99,12 +99,12 @@ NOT_IMPLEMENTED = 501
 
 NUMBER_DIGITS_MAX = 20
 TEXT_CHARACTERS_MAX = 500
-"""How much of an error page that is not JSON is quoted."""
+"""How many characters of an error page that is not JSON are quoted."""
 
 _BY_CODE: dict[str, type[Refused]] = {"stream_closed": Closed, "producer_epoch_stale": Fenced}
 _BY_STATUS: dict[int, type[Refused]] = {404: NotFound, 410: Gone, 412: PreconditionFailed}
 _NAMES = {404: "not_found", 410: "gone", 412: "precondition_failed"}
-"""Codes for answers without a JSON error: from other servers, and to HEAD requests."""
+"""Codes for responses without a JSON error: those of other servers, and those to HEAD requests."""
 
 _NUMBERS = {
     "producer-epoch": "current_epoch",
@@ -115,7 +115,7 @@ _NUMBERS = {
 
 
 def error_of_answer(status: int, headers: httpx.Headers, body: bytes) -> StreamError:
-    """The error that an answer with a status of 300 or more reports.
+    """The error that a response with a status of 300 or more reports.
 
     Its class follows from the status and the protocol's headers, which every server sends. Our own codes
     decide only where those leave it open.
@@ -160,7 +160,7 @@ def _quoted(status: int, body: bytes) -> str:
     text = " ".join(body.decode(errors="replace").split())
     if len(text) > TEXT_CHARACTERS_MAX:
         text = text[:TEXT_CHARACTERS_MAX] + "..."
-    return f"the server answered {status}: {text}" if text else f"the server answered {status}"
+    return f"the server responded with {status}: {text}" if text else f"the server responded with {status}"
 
 
 def named_error(fields: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
@@ -177,7 +177,7 @@ def error_of_transport(error: httpx.RequestError) -> StreamError:
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.TooManyRedirects):
         return Refused("invalid_request", f"the request cannot be sent: {text}")
     if isinstance(error, httpx.TimeoutException):
-        return OutcomeUnknown("timed_out", f"no answer in time: {text}")
+        return OutcomeUnknown("timed_out", f"no response in time: {text}")
     return OutcomeUnknown("connection_lost", f"the connection was lost: {text}")
 
 

@@ -1,4 +1,4 @@
-"""The results of operations, read from the headers and bodies of answers."""
+"""The results of operations, read from the headers and bodies of responses."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ def media_type(content_type: str) -> str:
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a stream of this type holds JSON messages."""
+    """Whether a stream of this type has JSON messages."""
     return media_type(content_type) == "application/json"
 
 
@@ -37,7 +37,7 @@ class Created:
 
     @classmethod
     def of(cls, answer: Answer) -> "Created":
-        """Read the answer to a PUT."""
+        """Read the response to a PUT."""
         headers = answer.headers
         return cls(
             is_new=answer.status == 201,
@@ -65,7 +65,7 @@ class Appended:
 
     @classmethod
     def of(cls, answer: Answer, duplicate: bool = False) -> "Appended":
-        """Read the answer to a POST."""
+        """Read the response to a POST."""
         headers = answer.headers
         return cls(
             next_offset=headers.get("stream-next-offset", ""),
@@ -96,7 +96,7 @@ class StreamInfo:
 
     @classmethod
     def of(cls, answer: Answer) -> "StreamInfo":
-        """Read the answer to a HEAD."""
+        """Read the response to a HEAD."""
         headers = answer.headers
         return cls(
             content_type=headers.get("content-type", ""),
@@ -129,7 +129,7 @@ class Chunk:
 
     @classmethod
     def of(cls, answer: Answer, path: str) -> "Chunk":
-        """Read the answer to a GET of the stream at a path."""
+        """Read the response to a GET of the stream at a path."""
         headers = answer.headers
         return cls(
             data=answer.body,
@@ -185,12 +185,12 @@ def next_offset(answer: Answer) -> str:
     """The offset after a read. It is required: without it a reader would read the same data forever."""
     offset = answer.headers.get("stream-next-offset")
     if not offset:
-        raise InvalidAnswer("the answer has no Stream-Next-Offset header: a proxy may have removed it")
+        raise InvalidAnswer("the response has no Stream-Next-Offset header: a proxy may have removed it")
     return str(offset)
 
 
 def ignored_attributes(answer: Answer) -> tuple[str, ...]:
-    """The names of attributes that the server did not store; if there are very many, only the first ones."""
+    """The names of attributes that the server did not store; if there are many, only the first ones."""
     listed = answer.headers.get("stream-attrs-ignored", "")
     names = (name for name in listed.split(", ") if name and not name.startswith("+"))
     return tuple(unquote(name) if name != '""' else "" for name in names)

@@ -27,7 +27,7 @@ class StreamTarget:
 
     @property
     def path(self) -> str:
-        """The path or URL of the stream, also in errors."""
+        """The path or URL of the stream, which errors have too."""
         return self.address.path
 
     def __repr__(self) -> str:
@@ -44,7 +44,7 @@ class BucketTarget:
 
     @property
     def path(self) -> str:
-        """The path of the bucket, also in errors."""
+        """The path of the bucket, which errors have too."""
         return bucket_path(self.name)
 
     def __repr__(self) -> str:
@@ -60,12 +60,12 @@ def head(target: StreamTarget) -> Steps[StreamInfo]:
 
 
 def content_type_of(target: StreamTarget) -> Steps[str]:
-    """The stream's content type, which the server is asked for only once."""
+    """The stream's content type. The server is asked for it only once."""
     if target.content_type is None:
         yield from head(target)
     return target.content_type or ""
 
 
 def get(target: StreamTarget, path: str, params: Mapping[str, str] | None = None) -> Steps[Answer]:
-    """The answer to a GET, which is always safe to retry."""
+    """The response to a GET, which is always safe to retry."""
     return (yield from perform(Request("GET", path, params or {}, repeatable=True), target.patience))

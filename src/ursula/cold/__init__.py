@@ -1,1 +1,1 @@
-"""The store: data that has left the log, as objects. It knows rows and bytes, not commands and not HTTP."""
+"""The store: data that has left the log, as objects. It knows rows and bytes, but no commands and no HTTP."""

@@ -1,7 +1,7 @@
 """Blobs: application snapshots and large bodies, each an object that is written once and never changed.
 
-A blob is written to a temporary file first, and gets its key when it is complete. It counts only once a
-command in the log names it.
+A blob is first written to a temporary file, and gets its key when it is complete. It is part of the data only
+once a command in the log names it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ COPIES_BYTES_MAX = 1 << 30
 """How many bytes of remote blobs are cached as local files."""
 
 WRITE_BYTES = 1024 * 1024
-"""How many bytes of small pieces are gathered before they are written to a file."""
+"""How many bytes of small pieces are collected before they are written to a file."""
 
 BLOCK_BYTES = 256 * 1024
 """A large body has a checksum for each block of this size, so that a slice can be verified without the rest.
@@ -55,16 +55,16 @@ class Blobs:
         return keys.new_blob(bucket, incarnation)
 
     def create(self) -> "BlobWriter":
-        """Begin a blob, which gets its name later. Blocking."""
+        """Begin a blob; `keep` names it. Blocking."""
         with as_store_failure():
             return BlobWriter(self._unfinished.new_path("blob"))
 
     async def keep(self, writer: "BlobWriter", key: str) -> None:
-        """Store what was written under this name. If that fails, nothing is left behind."""
+        """Store the blob that was written under this name. If that fails, nothing is left behind."""
         try:
             await self._store.put_file(blob_key(key), writer.path)
         finally:
-            await asyncio.to_thread(writer.discard)  # it is in the store now, or not wanted
+            await asyncio.to_thread(writer.discard)  # it is in the store now, or no longer wanted
         await self._check_mounted(key)
 
     async def put(self, key: str, pieces: Sequence[bytes]) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ class Blobs:
     async def check(self, key: str, blob: "BlobFile", digest: str) -> None:
         """ObjectDamaged if the bytes of a blob do not have this digest.
 
-        Each call reads the whole blob, since it may have been damaged after the last one.
+        Each call reads the whole blob, since it may have been damaged since the last one.
         """
         try:
             is_right = await asyncio.to_thread(blob.digest) == digest
@@ -120,9 +120,9 @@ class Blobs:
         return data
 
     def _other_digest(self, key: str, size: int) -> ObjectDamaged:
-        self._copies.forget(key)  # perhaps only the copy is damaged
+        self._copies.forget(key)  # it may be only the copy that is damaged
         return ObjectDamaged(
-            blob_key(key), f"its {size} bytes have another digest than those that were stored"
+            blob_key(key), f"its {size} bytes do not have the digest of those that were stored"
         )
 
     async def remove(self, key: str) -> None:
@@ -134,7 +134,7 @@ class Blobs:
         await self._copies.close()
 
     async def _check_mounted(self, key: str) -> None:
-        """Delete a blob again that went into an empty folder because the disk of a store is not mounted."""
+        """Delete a blob that was written to an empty folder because the disk of the store is not mounted."""
         if self._beside is None:
             return
         path = self._store.local_path(self._beside)
@@ -160,7 +160,7 @@ class Blobs:
 
 
 def _gathered(pieces: Sequence[bytes]) -> Iterator[bytes]:
-    """The pieces, with small ones joined to larger ones."""
+    """The pieces, with small ones joined into larger ones."""
     some: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -247,5 +247,5 @@ class BlobWriter:
 
 
 def made_at(key: str) -> int:
-    """When a blob got its name, which has a ULID, in microseconds since 1970."""
+    """When a blob got its name, in microseconds since 1970, by the ULID in the name."""
     return keys.made_at(key) or 0

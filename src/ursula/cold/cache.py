@@ -1,7 +1,7 @@
 """A cache of fetched and decoded items, bounded by bytes. For one event loop.
 
 When it is full, it evicts items that a reader has consumed first, then the least recently used ones. So a
-reader that passes once through a long stream does not evict what others use again and again.
+reader that goes through a long stream once does not evict items that others use again and again.
 
 Callers that want the same item at the same time share one load of it.
 """
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 CONSUMED_KEPT = 16
-"""How many consumed items are kept, for another reader that is a little behind the first."""
+"""How many consumed items are kept, for readers that are a little behind the first one."""
 
 
 class Cache:
@@ -29,7 +29,7 @@ class Cache:
         self._items: dict[Hashable, tuple[Any, int]] = {}  # in the order of their last use
         self._consumed: dict[Hashable, None] = {}  # in the order in which they were marked
         self._loading: dict[Hashable, asyncio.Task[Any]] = {}
-        self._reserved: dict[Hashable, Callable[[], None]] = {}  # room used elsewhere, and how to get it back
+        self._reserved: dict[Hashable, Callable[[], None]] = {}  # memory used elsewhere, and how to free it
 
     def __len__(self) -> int:
         return len(self._items)
@@ -39,9 +39,9 @@ class Cache:
         return key in self._items or key in self._loading
 
     async def get(self, key: Hashable, load: Callable[[], Awaitable[tuple[T, int]]]) -> T:
-        """The item of this key; if it is missing, `load` returns it and how many bytes it takes.
+        """The item with this key; if it is missing, `load` returns it and its size in bytes.
 
-        A load continues when its callers are cancelled; if it fails, it fails for all of them.
+        A load continues even if its callers are cancelled. If it fails, it fails for all of them.
         """
         if (found := self._items.pop(key, None)) is not None:
             self._items[key] = found
@@ -81,7 +81,7 @@ class Cache:
             self.held_bytes -= self._items.pop(key)[1]
 
     async def close(self) -> None:
-        """Drop all items and cancel the loads that are under way."""
+        """Drop all items and cancel loads in progress."""
         tasks = list(self._loading.values())
         for task in tasks:
             task.cancel()
@@ -112,4 +112,4 @@ class Cache:
     def _ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:
         del self._loading[key]
         if not task.cancelled():
-            task.exception()  # callers that still wait get it; without any, asyncio must not complain
+            task.exception()  # waiting callers get it; if none are left, asyncio must not complain

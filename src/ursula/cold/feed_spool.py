@@ -1,4 +1,4 @@
-"""Spools: the rows that a segment has of one bucket, sorted back into the order of the log, in a local file.
+"""Spools: a segment's rows of one bucket, sorted back into the order of the log, in a local file.
 
 The rows of a segment are in the order of streams; a feed needs them by position. So a segment is read once
 and sorted into a file, which serves all requests for the feed, however small they are. The file of a spool is

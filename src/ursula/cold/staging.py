@@ -1,7 +1,7 @@
 """Staged objects: rows of a bulk write as an Arrow stream, written once and then ingested.
 
 Columns: `stream` (text), `value` (bytes or text), and optionally `content_type` (text, null if unknown).
-`keys.py` describes their keys, which have the beginning of the SHA-256 of the object.
+`keys.py` describes their keys, which contain the beginning of the SHA-256 of the object.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def check_digest(key: str, path: Path) -> None:
         return
     with path.open("rb") as file:
         if not hashlib.file_digest(file, "sha256").hexdigest().startswith(found.digest):
-            raise StagedInvalid("its digest is not the one in its name")
+            raise StagedInvalid("its digest does not match the one in its name")
 
 
 def open_staged(path: Path) -> Iterator[pa.RecordBatch]:
@@ -49,7 +49,7 @@ def open_staged(path: Path) -> Iterator[pa.RecordBatch]:
                 for batch in stream:
                     yield _checked(batch.select(schema.names), schema)
         except (pa.ArrowException, OSError) as error:
-            raise StagedInvalid(f"it is not a whole Arrow stream: {error}") from None
+            raise StagedInvalid(f"it is not a complete Arrow stream: {error}") from None
 
 
 def check_staged(path: Path) -> int:
@@ -58,16 +58,16 @@ def check_staged(path: Path) -> int:
 
 
 def _cast_schema(given: pa.Schema) -> pa.Schema:
-    """The schema with which the columns are read."""
+    """The schema to which the columns are cast."""
     unknown = set(given.names) - set(_SCHEMA.names)
     if unknown or len(set(given.names)) < len(given.names):
-        raise StagedInvalid(f"its columns are {', '.join(given.names)}: stream, value and content_type count")
+        raise StagedInvalid(f"its columns are {', '.join(given.names)}, not stream, value and content_type")
     for name in ("stream", "value"):
         if name not in given.names:
             raise StagedInvalid(f"it has no column {name}")
     for field in given:
         if not _is_fit(field):
-            raise StagedInvalid(f"its column {field.name} is of type {field.type}")
+            raise StagedInvalid(f"its column {field.name} has the wrong type, {field.type}")
     return pa.schema([field for field in _SCHEMA if field.name in given.names])
 
 

@@ -1,10 +1,10 @@
-"""What can be set, and how a setting is found: defaults < TOML < environment < flags.
+"""The settings, and where they come from: defaults < TOML < environment < flags.
 
 - `kinds`: how one type of value is written, read and shown;
 - `settings`: every setting, declared once;
 - `loading`: finds and checks the values.
 
-Nothing is opened here but the configuration file, and no other package of ours is imported.
+Nothing but the configuration file is opened here, and no other part of Ursula is imported.
 """
 
 from .kinds import Address, Secret

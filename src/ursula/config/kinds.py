@@ -1,4 +1,4 @@
-"""Kinds of values: how each is written, read and shown.
+"""The kinds of values, and how each is written, read and shown.
 
 A value is written the same way in the configuration file, in the environment and as a flag.
 """
@@ -29,7 +29,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class Secret:
-    """A text that is never shown."""
+    """Text that is never shown."""
 
     text: str = field(default="", repr=False)
 
@@ -201,8 +201,8 @@ SIZE = SettingKind('a size in bytes, 1 or more, or with a unit as in "8MiB"', "S
 SIZE_OR_NONE = SettingKind(
     'a size in bytes, 0 or more, or with a unit as in "8MiB"', "SIZE", _read_size_or_none, _show_size
 )
-TEXT = SettingKind("a text", "TEXT", _read_optional)
-SECRET = SettingKind("a text", "TEXT", _read_secret, is_secret=True)
+TEXT = SettingKind("text", "TEXT", _read_optional)
+SECRET = SettingKind("text", "TEXT", _read_secret, is_secret=True)
 ENDPOINT = SettingKind("http://host:port or https://host, without a path", "URL", _read_endpoint)
 SWITCH = SettingKind("true or false", "true|false", _read_switch, _show_switch)
 DURATION = SettingKind(

@@ -94,7 +94,7 @@ def _in_file(config_path: Path | None) -> Iterator[Given]:
 def _exists(path: str) -> bool:
     try:
         return Path(path).exists()
-    except OSError:  # a folder on the path is not searchable: the file does not exist for us
+    except OSError:  # a folder on the path is not searchable, so for us the file does not exist
         return False
 
 
@@ -199,7 +199,7 @@ def _doubts(settings: Settings) -> list[str]:
         )
     if cold.backend == "fs" and cold.s3_bucket:
         doubts.append(
-            f'cold.s3_bucket is set and cold.backend is "fs": objects go to {cold.root}, not to the bucket'
+            f'cold.s3_bucket is set, but cold.backend is "fs": objects go to {cold.root}, not to the bucket'
         )
     if cold.flush_size > cold.max_hot_bytes:
         doubts.append(

@@ -1,7 +1,7 @@
 """Every setting, declared once: its default, its kind, one line of text and its flag.
 
-Each section is a frozen class. `KEYS` is derived from these classes and drives the command line,
-`ursula config show` and docs/configuration.md.
+Each section is a frozen class. `KEYS` is derived from these classes; the command line, `ursula config show`
+and docs/configuration.md are based on it.
 """
 
 from collections.abc import Iterator
@@ -91,7 +91,7 @@ class ServerSettings:
 
 @dataclass(frozen=True)
 class ColdSettings:
-    """Where objects are stored, and when data is flushed to them."""
+    """Where objects are stored, and when data is flushed."""
 
     backend: str = key(
         "fs",

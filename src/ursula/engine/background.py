@@ -1,4 +1,4 @@
-"""Tasks that nothing awaits: each is kept until it ends, and an exception in one is logged, not lost."""
+"""Tasks that nothing awaits: each is kept alive until it ends, and an exception in one is logged."""
 
 import asyncio
 import logging

@@ -1,7 +1,7 @@
 """Bulk writes in progress: reads staged objects step by step, and appends their rows in parts of about 1 MiB.
 
-Nothing that matters is kept here: how far a bulk write has come is in the state of its group. A request for a
-bulk write that is not finished continues it, also after a restart.
+Nothing here must survive: the progress of a bulk write is in the state of its group. A request for a bulk
+write that is not finished continues it, even after a restart.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ BACKPRESSURE_SECONDS = 0.2
 logger = logging.getLogger(__name__)
 
 Check = Callable[[str, str, int], tuple[str, str] | None]
-"""Given bucket, stream and size in bytes: why such an append is refused, as code and message; or None."""
+"""Takes bucket, stream and size; returns why such an append is refused, as code and message, or None."""
 
 Name = tuple[str, str]
 """Bucket and app."""
@@ -46,7 +46,7 @@ class _Part(NamedTuple):
 
 
 class Ingesters:
-    """The bulk writes that this node is doing: at most one for each bucket and app."""
+    """The bulk writes in progress on this node: at most one for each bucket and app."""
 
     def __init__(self, store: Store, scratch: Path, check: Check | None) -> None:
         self._store = store
@@ -57,7 +57,7 @@ class Ingesters:
     async def ingest(
         self, group: Group, command: IngestBegin, patience_seconds: float
     ) -> AnyOutcome | Failure:
-        """Begin a bulk write, or continue it; returns how far it is at its end or after `patience_seconds`.
+        """Begin or continue a bulk write; returns its progress when it ends or after `patience_seconds`.
 
         Raises StoreFailed or IngestStopped if it cannot continue now.
         """
@@ -92,7 +92,7 @@ class Ingesters:
                 del self._tasks[name]
                 if task.cancelled() or (error := task.exception()) is None:
                     return
-                if not isinstance(error, StoreFailed | IngestStopped):  # its callers may have gone by now
+                if not isinstance(error, StoreFailed | IngestStopped):  # its callers may be gone by now
                     logger.error("a bulk write failed: %s/%s", *name, exc_info=error)
 
             task.add_done_callback(ended)
@@ -139,7 +139,7 @@ class Ingesters:
                 raise IngestStopped(outcome)  # type: ignore[arg-type]
 
     async def _append_patiently(self, group: Group, command: IngestRows) -> AnyOutcome | Failure:
-        """Propose the command, and again for as long as back-pressure rejects it."""
+        """Propose the command, and retry for as long as back-pressure rejects it."""
         while True:
             outcome = await group.propose_and_wait(command)
             if not isinstance(outcome, Refused) or outcome.code != "write_backpressure":

@@ -18,7 +18,7 @@ AHEAD_SECONDS_MAX = 5.0
 logger = logging.getLogger(__name__)
 
 MOVABLE_LOOK_SECONDS = 0.01
-"""How often a movable clock looks whether it was moved."""
+"""How often a movable clock checks whether it was moved."""
 
 
 def system_clock() -> int:
@@ -27,13 +27,13 @@ def system_clock() -> int:
 
 
 class MovableClock:
-    """The machine's clock plus the seconds that a file holds: a test lets time pass by writing the file.
+    """The machine's clock plus the seconds in a file: a test makes time pass by writing the file.
 
-    The file must be replaced as a whole, since it is read each time that anybody asks for the time.
+    The file must be replaced atomically, since it is read on every call.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError or ValueError if the file does not hold a number of seconds."""
+        """Raises OSError or ValueError if the file does not contain a number of seconds."""
         self._path = path
         self._seconds()
 
@@ -42,7 +42,7 @@ class MovableClock:
         return system_clock() + int(self._seconds() * 1_000_000)
 
     async def watch(self, moved: Callable[[], None]) -> None:
-        """Call `moved` whenever the clock was moved, until cancelled: timers do not notice by themselves."""
+        """Call `moved` whenever the clock was moved, until cancelled: timers do not notice that."""
         before = self._seconds()
         while True:
             await asyncio.sleep(MOVABLE_LOOK_SECONDS)
@@ -56,10 +56,10 @@ class MovableClock:
 
 
 class LogClock:
-    """The time that is written to a log. It never runs backwards, since the log's entries have happened.
+    """The time that is written to a log. It never runs backwards, since the log already has later entries.
 
     If the machine's clock was ahead and is set back, this clock continues from the latest time in the log, a
-    little slower than the machine's clock. It must not stand still until that catches up: no TTL would end.
+    little slower than the machine's clock. It must not stop until that catches up, since no TTL would end.
     """
 
     def __init__(self, clock: Clock, latest: int, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -75,7 +75,7 @@ class LogClock:
         return max(self._clock(), self._latest + int(passed * SLEW))
 
     def note(self, at: int) -> None:
-        """Take note that the log has an entry with this time."""
+        """Note that the log has an entry with this time."""
         if at > self._latest:
             self._latest = at
             self._since = self._monotonic()

@@ -1,4 +1,4 @@
-"""Why the engine could not do what it was asked to do. Never part of the state, so not an outcome of it."""
+"""Why the engine could not carry out a request. A failure is never part of the state, so it is no outcome."""
 
 from msgspec import Struct
 
@@ -25,7 +25,7 @@ class Superseded(Exception):
 
 
 class NotCurrent(Exception):
-    """Nobody can tell now whether the applied state has every acknowledged entry; a retry may help."""
+    """It is unknown whether the applied state has every acknowledged entry; a retry may help."""
 
 
 class IngestStopped(Exception):

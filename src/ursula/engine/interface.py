@@ -1,4 +1,4 @@
-"""Everything that the HTTP layer may use of the engine.
+"""The interface of the engine: everything that the HTTP layer may use.
 
 Commands go in; outcomes, pages and numbers come out. None of these values refers to the state of a group, so
 that a group could answer from another process or another node.
@@ -30,7 +30,7 @@ from .status.hot_bytes import HotBytesReport, HotTotals
 
 
 class GroupApi(Protocol):
-    """The streams of some buckets: commands write them, and reads are answered from the applied state."""
+    """The streams of some buckets: commands change them, and reads see the applied state."""
 
     number: int
     watchers: Watchers
@@ -48,9 +48,9 @@ class GroupApi(Protocol):
         """Propose a command and wait for its outcome."""
 
     def append_fast(self, command: Append, done: Reply, size: int) -> bool:
-        """Have a plain append decided, if there is nothing unusual about it; otherwise returns False."""
+        """Have a plain append decided if there is nothing unusual about it; otherwise return False."""
 
-    # When the applied state is good for an answer
+    # Waiting until the applied state is current
 
     @property
     def is_current(self) -> bool:
@@ -94,16 +94,16 @@ class GroupApi(Protocol):
     def read_feed(
         self, bucket: str, after: int | None, until: int | None, bytes_max: int
     ) -> FeedPage | Refused | Deferred[FeedPage]:
-        """What happened in a bucket after a position."""
+        """The rows of a bucket's feed after a position."""
 
     def note_read(self, bucket: str, name: str) -> None:
-        """Renew a stream's sliding window, since it was read."""
+        """Renew the TTL of a stream, since it was read."""
 
     def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
-        """What a stream is."""
+        """The description of a stream."""
 
     def describe_bucket(self, bucket: str) -> BucketDescription | Refused:
-        """What a bucket is."""
+        """The description of a bucket."""
 
     def list_streams(self, bucket: str, prefix: str, after: str, count: int) -> Listing | Refused:
         """A page of a bucket's streams."""
@@ -113,7 +113,7 @@ class GroupApi(Protocol):
 
 
 class NodeApi(Protocol):
-    """All groups of a node, and what they share."""
+    """All groups of a node, and everything that they share."""
 
     cluster: str
     generation: int
@@ -132,7 +132,7 @@ class NodeApi(Protocol):
         """The position that a restore went back to, if that is before this position."""
 
     def forget_blob(self, key: str) -> None:
-        """Remove a blob that was stored in vain, since no command names it."""
+        """Remove a blob that was stored for nothing, since no command names it."""
 
     # Bulk reads and writes
 
@@ -144,23 +144,23 @@ class NodeApi(Protocol):
         """Store a file of rows for a bulk write; returns the key of the object."""
 
     async def ingest(self, command: IngestBegin, patience_seconds: float) -> AnyOutcome | Failure:
-        """Begin a bulk write, or continue it; returns how far it came within `patience_seconds`."""
+        """Begin or continue a bulk write; returns its progress when it ends or after `patience_seconds`."""
 
     async def replace_segments(self, group: int, old: Sequence[str], new: str) -> AnyOutcome | Failure:
-        """Replace neighbouring segments by one that has their rows."""
+        """Replace neighbouring segments with one that has their rows."""
 
-    # What an operator asks for
+    # Requests of operators
 
     async def flush(self) -> list[int]:
         """Flush everything that was written until now; returns the position of each group."""
 
     def request_base(self) -> None:
-        """Ask for a flush soon that writes the whole state."""
+        """Request a flush soon that writes the whole state."""
 
     async def purge_log(self) -> list[int]:
-        """Trim the logs to the newest manifests; returns where each log begins now."""
+        """Trim the logs to the newest manifests; returns where each log now begins."""
 
-    # What an operator sees
+    # Status for operators
 
     @property
     def progress(self) -> float:
@@ -176,7 +176,7 @@ class NodeApi(Protocol):
 
     @property
     def log_problem(self) -> str | None:
-        """Why a log does not take entries."""
+        """Why a log does not accept entries."""
 
     @property
     def hot_bytes_max(self) -> int:
@@ -199,7 +199,7 @@ class NodeApi(Protocol):
         """The status of the caches of stored data, by kind."""
 
     def upkeep_status(self) -> UpkeepStatus:
-        """What was fetched from the store, merged and collected since the start."""
+        """How much was fetched from the store, merged and collected since the start."""
 
     async def hot_totals(self) -> HotTotals:
         """All bytes in memory, and how many streams are parked."""

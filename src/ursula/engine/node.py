@@ -1,4 +1,4 @@
-"""A node: its groups, the work that goes on beside their requests, and which group owns a bucket.
+"""A node: its groups, their background work, and which group owns a bucket.
 
 In the server, this is the only place that knows how many groups there are. (`spark` computes the group of a
 bucket too, from the number of groups in the store.)
@@ -63,7 +63,7 @@ COLLECTIONS_PER_TICK = 10
 RECOVERY_CHECK_SECONDS = 0.01
 STORE_RETRY_SECONDS = 1.0
 DECODING_THREADS = max(1, min(4, len(os.sched_getaffinity(0)) // 2))
-"""The other cores are for the event loop and for the clients: threads that share a core help nobody."""
+"""The other cores are for the event loop and for clients: threads that share a core gain nothing."""
 
 TIDY_SECONDS_MAX = 1.0
 
@@ -90,8 +90,8 @@ class Node:
         """`log` says where the log is kept. A node with a durable log needs a data folder; any other must not
         have one, since the store in it would outlive the log.
 
-        `server` is what the heartbeat in the store says; without it there is no heartbeat. `check_row` says
-        which rows of a bulk write no stream could take.
+        `server` identifies this node in its heartbeat in the store; without it there is no heartbeat.
+        `check_row` says which rows of a bulk write no stream could accept.
         """
         if log.is_durable != (folder is not None):
             needs = "needs a data folder" if log.is_durable else "must not have a data folder"
@@ -141,7 +141,7 @@ class Node:
         self._hot_bytes_task: asyncio.Task[HotBytesReport] | None = None
 
     async def run(self) -> None:
-        """Open the logs, replay them and serve, until `stop`. Raises the error that made it impossible."""
+        """Open the logs, replay them and serve until `stop`. Raises the error that makes that impossible."""
         self._starting = asyncio.current_task()
         await asyncio.to_thread(self._clear_scratch)
         await _tidy(self.store.forget_unfinished())
@@ -155,7 +155,7 @@ class Node:
         await asyncio.gather(*(group.run() for group in self.groups), *self._workers)
 
     def _work(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """The work that goes on beside the requests, until the node stops."""
+        """The background work, until the node stops."""
         yield self._watch_recovery()
         for flusher in self.flushers:
             yield flusher.run()
@@ -164,7 +164,7 @@ class Node:
         yield self.collector.run()
 
     async def _with_retries(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something that needs the store; while it cannot be reached, report that and retry."""
+        """Do some work that needs the store; while the store cannot be reached, report that and retry."""
         while True:
             try:
                 found = await work()
@@ -273,29 +273,29 @@ class Node:
         return key
 
     async def ingest(self, command: IngestBegin, patience_seconds: float) -> AnyOutcome | Failure:
-        """Begin a bulk write, or continue it; returns how far it came within `patience_seconds`."""
+        """Begin or continue a bulk write; returns its progress when it ends or after `patience_seconds`."""
         return await self._ingesters.ingest(self.group_of(command.bucket), command, patience_seconds)
 
     async def replace_segments(self, group: int, old: Sequence[str], new: str) -> AnyOutcome | Failure:
-        """Replace neighbouring segments by one that has their rows."""
+        """Replace neighbouring segments with one that has their rows."""
         return await replace_segments(self.store, self.groups[group], old, new, self.flushers[group].request)
 
-    # What an operator asks for
+    # Requests of operators
 
     async def flush(self) -> list[int]:
         """Flush everything that was written until now; returns the position of each group."""
         return await asyncio.gather(*(flusher.flush_and_wait() for flusher in self.flushers))
 
     def request_base(self) -> None:
-        """Ask for a flush soon that writes the whole state."""
+        """Request a flush soon that writes the whole state."""
         for flusher in self.flushers:
             flusher.request(base=True)
 
     async def purge_log(self) -> list[int]:
-        """Trim the logs to the newest manifests; returns where each log begins now."""
+        """Trim the logs to the newest manifests; returns where each log now begins."""
         return [await flusher.purge() for flusher in self.flushers]
 
-    # What there is
+    # Lookups and status
 
     def rewound_to(self, group: int, position: int) -> int | None:
         """The position that a restore went back to, if that is before this position."""
@@ -331,7 +331,7 @@ class Node:
 
     @property
     def log_problem(self) -> str | None:
-        """Why a log does not take entries."""
+        """Why a log does not accept entries."""
         return next((group.log_problem for group in self.groups if group.log_problem is not None), None)
 
     def now(self) -> int:
@@ -339,7 +339,7 @@ class Node:
         return self._clock()
 
     def check_deadlines(self) -> None:
-        """Expire the streams whose time is up: the clock was moved, and timers do not notice that."""
+        """Expire the streams whose deadline has passed: the clock was moved, which timers do not notice."""
         for group in self.groups:
             if group.recovered:
                 group.expiry.tick()
@@ -362,7 +362,7 @@ class Node:
         return {"row_groups": cache_status(self.cache), "spools": cache_status(self.spools)}
 
     def upkeep_status(self) -> UpkeepStatus:
-        """What was fetched from the store, merged and collected since the start."""
+        """How much was fetched from the store, merged and collected since the start."""
         return UpkeepStatus(
             fetch_count=self.segments.fetch_count,
             fetched_bytes=self.segments.fetched_bytes,
@@ -383,7 +383,7 @@ class Node:
         return HotTotals(sum(one.hot_bytes for one in found), sum(one.parked_streams for one in found))
 
     async def report_hot_bytes(self) -> HotBytesReport:
-        """Which streams the bytes in memory belong to. Callers at the same time get the same report."""
+        """Which streams the bytes in memory belong to. Concurrent callers share one report."""
         if self._hot_bytes_task is None or self._hot_bytes_task.done():
             self._hot_bytes_task = asyncio.create_task(self._report_hot_bytes())
         return await asyncio.shield(self._hot_bytes_task)
@@ -410,11 +410,11 @@ class Node:
         self.scratch.mkdir(parents=True, exist_ok=True)
 
     def forget_blob(self, key: str) -> None:
-        """Remove a blob that was stored in vain, since no command names it."""
+        """Remove a blob that was stored for nothing, since no command names it."""
         self._tasks.spawn(_tidy(self.blobs.remove(key)))
 
     async def _watch_recovery(self) -> None:
-        """Serve once all logs are replayed; from then on, Python collects garbage among new objects only."""
+        """Serve once all logs are replayed; from then on, Python collects garbage only among new objects."""
         gc.disable()
         while not all(group.recovered for group in self.groups):
             await asyncio.sleep(RECOVERY_CHECK_SECONDS)
@@ -425,20 +425,20 @@ class Node:
         while True:
             for _ in range(COLLECTIONS_PER_TICK):
                 await asyncio.sleep(YOUNG_COLLECTION_SECONDS)
-                gc.collect(1)  # often, so that no collection takes long, however much is written
+                gc.collect(1)  # often, so that each collection is short, however much is written
             for group in self.groups:
                 group.evictor.tick()
                 group.warn_if_clock_is_behind()
             await self._note_applied()
 
     async def _note_applied(self) -> None:
-        """Note how long the logs are, so that the next start notices if one has lost its end."""
+        """Note how far the logs are applied, so that the next start notices if one has lost its end."""
         if self._folder is not None and len(self.groups) == self.group_count:
             await asyncio.to_thread(self._folder.note_applied, [group.applied for group in self.groups])
 
 
 async def _tidy(removing: Awaitable[None]) -> None:
-    """Remove objects that nothing needs. If that fails, a later round removes them: nobody waits for it."""
+    """Remove objects that nothing needs. If that fails, a later round removes them."""
     try:
         await removing
     except StoreFailed as error:

@@ -1,4 +1,4 @@
-"""Time slices: long work is done in short steps, and other work gets its turn between them."""
+"""Time slices: long work is done in short steps, and other work gets a turn between them."""
 
 import asyncio
 import time
@@ -7,24 +7,24 @@ SLICE_SECONDS = 0.0005
 """A request may wait for one of these at each of its steps: with two milliseconds, a flush was noticeable."""
 
 LATE_SLICE_SECONDS = 0.004
-"""Noticeable, but writers would soon have to wait for the flush anyway."""
+"""Noticeable, but otherwise writers would soon have to wait for the flush."""
 
 REST_SECONDS_MIN = 0.001
-"""A step on the loop is followed by at least this much time for other work: without it, requests that arrive
-during a flush of very many streams wait for many of its steps, not for one."""
+"""A step on the loop is followed by at least this much time for other work: otherwise, requests that arrive
+during a flush of a great many streams would wait for many of its steps, not for one."""
 
 REST_SECONDS_MAX = 0.05
 
 
 class Pace:
-    """How much of the machine long work takes. This pace never rests: somebody waits for the work."""
+    """How much of the machine long work uses. This pace never rests: a caller waits for the work."""
 
     def rest_ratio(self) -> float:
         """How long to rest after a step, as a multiple of the time that the step took."""
         return 0.0
 
     def is_late(self) -> bool:
-        """Whether the work is so late that short steps gain nothing any more."""
+        """Whether the work is so late that short steps are pointless."""
         return False
 
 

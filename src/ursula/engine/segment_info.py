@@ -1,8 +1,8 @@
-"""Segments and state objects in the forms in which they are named, and the conversions between these.
+"""Conversions between the descriptions of a segment or a state object.
 
-The log and the state name them by `StoredSegment` and `StoredState` of the model, which are the whole
-description. A manifest has the same fields as JSON under other names, a live list has the fields that readers
-outside the server need, and a reader of segments takes a reference to the footer.
+The log and the state have `StoredSegment` and `StoredState` of the model, which are the full descriptions. A
+manifest has the same fields as JSON under other names, a live list has the fields that readers outside the
+server need, and the reader of segments takes a `SegmentRef`.
 """
 
 from ..cold.segment.reader import SegmentRef

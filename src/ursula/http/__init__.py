@@ -1,1 +1,1 @@
-"""The wire: routing, headers, bodies, JSON mode, SSE, long-poll, errors. Header names live only here."""
+"""HTTP: routing, headers, bodies, JSON mode, SSE, long-poll, errors. Header names appear only here."""

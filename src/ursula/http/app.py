@@ -1,4 +1,4 @@
-"""The entry for every request: it is routed, checked and handed to its handler."""
+"""The entry point of every request, which is routed, checked and handed to its handler."""
 
 from collections.abc import Callable
 
@@ -11,10 +11,10 @@ from .syntax.headers import take_headers
 from .wire.request import Request
 
 HeadMemo = tuple[Match, AppendPlan | None]
-"""What follows from a head alone. It is kept with the head, since clients send the same head again."""
+"""Everything that depends on the head alone. It is kept with the head, since clients repeat their heads."""
 
 Before = Callable[[Request, Match], Problem | None]
-"""A check of every request before anything else happens; a problem becomes the answer."""
+"""A check of every request before anything else happens; a problem becomes the response."""
 
 
 class App:
@@ -46,7 +46,7 @@ class App:
 
     def _exchange(self, request: Request, match: Match) -> Exchange:
         cors = self._services.cors
-        if request.path.startswith("/cluster/"):  # `*` does not allow pages to act as an operator
+        if request.path.startswith("/cluster/"):  # `*` must not let web pages act as an operator
             lines = cors.listed(request.headers.first("origin"))
         else:
             lines = cors.open or cors.lines(request.headers.first("origin"))

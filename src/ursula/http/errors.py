@@ -1,7 +1,7 @@
-"""Every error that the server answers with: its code, its status, and its one JSON shape.
+"""Every error that the server responds with: its code, its status, and the one JSON shape of them all.
 
-`{"error": {"code": ..., "message": ..., more data}}`, whatever the status. The codes are part of
-the interface.
+`{"error": {"code": ..., "message": ..., more data}}`, whatever the status. The codes are part of the
+interface.
 """
 
 from typing import Any, Literal
@@ -41,7 +41,7 @@ HttpErrorCode = Literal[
     "too_many_connections",
     "transfer_encoding_unsupported",
 ]
-"""The codes of problems that a request meets before or after a group decides on it."""
+"""The codes of problems that arise before or after a group decides on a request."""
 
 AnyErrorCode = ErrorCode | HttpErrorCode
 
@@ -114,7 +114,7 @@ RETRY_AFTER_SECONDS: dict[AnyErrorCode, int] = {
     "store_unavailable": 1,
     "too_many_connections": 1,
 }
-"""Errors that say when to retry, because nothing was written. A write with an unknown outcome is not here."""
+"""Errors that say when to retry, because nothing was written. So an unknown outcome is not among them."""
 
 
 class Problem(Exception):
@@ -135,7 +135,7 @@ class Problem(Exception):
         return STATUS[self.code]
 
     def answer_headers(self) -> list[tuple[str, str]]:
-        """The headers of the answer."""
+        """The headers of the response."""
         headers = [("content-type", "application/json"), *self.headers]
         retry_after = RETRY_AFTER_SECONDS.get(self.code)
         if retry_after is not None:
@@ -143,5 +143,5 @@ class Problem(Exception):
         return headers
 
     def body(self) -> bytes:
-        """The JSON body of the answer."""
+        """The JSON body of the response."""
         return msgspec.json.encode({"error": {"code": self.code, "message": self.message, **self.data}})

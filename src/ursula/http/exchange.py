@@ -1,4 +1,4 @@
-"""One request and its answer."""
+"""One request and its response."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Exchange:
-    """What a handler needs to know about a request, and the ways to answer it. It uses one of them, once."""
+    """A request as a handler sees it, and the ways to answer it, of which the handler uses one, once."""
 
     __slots__ = (
         "answered",
@@ -80,7 +80,7 @@ class Exchange:
         limit: "BodyLimit | None" = None,
         if_empty: T | None = None,
     ) -> T:
-        """Read the body as JSON of this kind; an error says with `body_help` what it should have been."""
+        """Read the body as JSON of this kind; `body_help` says in an error what it should have been."""
         body = await self.read_body(limit)
         if if_empty is not None and not body.strip():
             return if_empty
@@ -94,7 +94,7 @@ class Exchange:
         header = self.headers.get("stream-incarnation")
         return None if header is None else parse_incarnation(header, self.services.generation)
 
-    # The engine's answer
+    # What the engine returns
 
     def expect(self, kind: type[T], outcome: object) -> T:
         """The outcome, which should be of this kind. A refusal or a failure is raised as a problem."""
@@ -111,9 +111,9 @@ class Exchange:
         return self.expect(Description, found)
 
     async def wait_until_current(self) -> None:
-        """Wait until the applied state may answer the request. Called once: the answer stays true for it.
+        """Wait until the applied state is recent enough for the request. Once is enough: it remains so.
 
-        A stream whose deadline has passed ends first.
+        If the deadline of the target has passed, the stream ends first.
         """
         await self.expire_if_due()
         if not self.group.is_current:
@@ -127,24 +127,24 @@ class Exchange:
             if isinstance(outcome, Failure):
                 raise self.problem(outcome)
 
-    # The answer
+    # The response
 
     def reply_empty(self, status: int, headers: HeaderList) -> None:
-        """Answer without a body."""
+        """Respond without a body."""
         if self._finish(status):
             self.request.send(status, self.cors_lines, headers, None)
 
     def reply(self, status: int, headers: HeaderList, body: bytes) -> None:
-        """Answer with a body."""
+        """Respond with a body."""
         if self._finish(status):
             self.request.send(status, self.cors_lines, headers, body)
 
     def reply_json(self, status: int, answer: object, headers: HeaderList | None = None) -> None:
-        """Answer with a value as JSON."""
+        """Respond with a value as JSON."""
         self.reply(status, [*(headers or ()), *JSON_HEADERS], msgspec.json.encode(answer))
 
     def reply_file(self, status: int, headers: HeaderList, path: str, start: int, end: int) -> None:
-        """Answer with a range of a file, which is read at the client's pace."""
+        """Respond with a range of a file, which is read at the client's pace."""
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         if self._finish(status):
             self.request.send_file(status, self.cors_lines, headers, file=file, start=start, end=end)
@@ -152,18 +152,18 @@ class Exchange:
             os.close(file)
 
     def reply_stream(self, status: int, headers: HeaderList) -> Outgoing:
-        """Begin an answer whose body is sent piece by piece."""
+        """Begin a response whose body is sent piece by piece."""
         self._finish(status)
         return self.request.begin(status, self.cors_lines, headers)
 
     def reply_problem(self, problem: Problem) -> None:
-        """Answer with an error."""
+        """Respond with an error."""
         self.reply(problem.status, problem.answer_headers(), problem.body())
 
     def reply_error(self, error: Exception) -> None:
         """Answer a request whose handler raised: a problem for the client, or a bug."""
         if isinstance(error, Problem):
-            if error.code == "object_damaged":  # only an operator can repair it, and operators read the log
+            if error.code == "object_damaged":  # only an operator can fix this, and operators read the log
                 logger.error("%s %s: %s", self.request.method, self.request.path, error.message)
             self.reply_problem(error)
         elif isinstance(error, NotCurrent):
@@ -175,7 +175,7 @@ class Exchange:
     # Continuing later
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Continue with the request in a task; an exception becomes its answer."""
+        """Continue with the request in a task; an exception becomes its response."""
 
         async def guarded() -> None:
             try:
@@ -194,13 +194,13 @@ class Exchange:
         return task
 
     def guard(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function; an exception becomes the answer to the request."""
+        """Call a function; an exception becomes the response to the request."""
         try:
             function(*arguments)
         except Exception as error:
             self.reply_error(error)
 
-    # Parts of answers
+    # Parts of responses
 
     def location(self, path: str | None = None) -> str:
         """The absolute URL of the request, or of another path."""
@@ -210,11 +210,11 @@ class Exchange:
         return f"{self.request.scheme}://{host}{quote(path, safe='/:@!$&()*+,;=~-._')}"
 
     def incarnation(self, incarnation: str) -> str:
-        """An incarnation as clients see it: with the generation, so that it does not survive a restore."""
+        """An incarnation as clients see it: with the generation, so that a restore invalidates it."""
         return f"{self.services.generation}-{incarnation}"
 
     def state_headers(self, incarnation: str, next_offset: int, tail: int, closed: bool) -> HeaderList:
-        """The headers of every answer about the state of a stream: next offset, entity tag, incarnation."""
+        """The headers of every response about the state of a stream: next offset, entity tag, incarnation."""
         name = f"{self.services.generation}-{incarnation}"
         headers = [
             ("stream-next-offset", str(next_offset).zfill(OFFSET_DIGITS)),
@@ -255,7 +255,7 @@ class Exchange:
         return Problem(code, outcome.message, headers, **data)
 
     def _finish(self, status: int) -> bool:
-        """Mark the request as answered. Returns False if it was already."""
+        """Mark the request as answered. Returns False if it already was."""
         if self.answered:
             return False
         self.answered = True

@@ -1,8 +1,8 @@
 """Every route: its method and path, its handler, its label in the metrics, and whether it is
 served during replay.
 
-A handler gets an exchange and answers it. Handlers are coroutines, except for appends and reads of streams:
-those are most of all requests, and answer from callbacks, without a task for each.
+A handler gets an exchange and answers it. Handlers are coroutines, except for appends and reads of streams,
+which are most requests: they answer from callbacks, without a task for each.
 """
 
 from collections.abc import Callable, Coroutine
@@ -55,7 +55,7 @@ class Route(NamedTuple):
 
 
 class Match(NamedTuple):
-    """What a method and a path resolve to: a route and its target, or the problem with them."""
+    """The result of resolving a method and a path: a route and its target, or the problem with them."""
 
     route: Route
     target: Target
@@ -77,7 +77,7 @@ APPEND = Route("POST", "/{bucket}/{stream}", append, label.STREAM)
 PREFLIGHT = Route("OPTIONS", "*", preflight, label.PREFLIGHT, during_replay=True)
 UNKNOWN = Route("*", "*", not_found, label.UNKNOWN)
 NO_STREAM = Route("*", "/{bucket}/{stream}", not_found, label.STREAM)
-"""The route of a path that should name a stream, but has a name that no stream can have."""
+"""The route of a path that should name a stream, but with a name that no stream can have."""
 
 ROUTES = (
     Route("GET", "/{bucket}/{stream}", get_stream, label.STREAM),

@@ -31,14 +31,14 @@ from .syntax.cors import CorsPolicy
 from .wire.server import BACKLOG, WireServer
 
 TCP_USER_TIMEOUT_MILLISECONDS = 120_000
-"""How long it takes to notice a client that vanished without closing, or that reads nothing."""
+"""How long it takes to notice a client that vanished without disconnecting, or that reads nothing."""
 
 STOP_SECONDS_MAX = 8.0
 SPARE_FILES = 256
-"""File descriptors that are not connections: the log, the store, spools, bodies that are written to disk."""
+"""File descriptors for everything but connections: log, store, spools, bodies being written to disk."""
 
 TEST_CLOCK = "URSULA_TEST_CLOCK"
-"""The variable that names the file by which tests move the clock of a server. It is no setting."""
+"""The environment variable with the file by which tests move the clock of a server. It is not a setting."""
 
 logger = logging.getLogger("ursula")
 
@@ -113,7 +113,7 @@ async def _serve(settings: Settings) -> int:
 
 
 def clock_of(environ: Mapping[str, str]) -> Clock:
-    """The machine's clock, or for our own tests one that they move. Raises StartRefused."""
+    """The machine's clock, or in our own tests one that they can move. Raises StartRefused."""
     path = environ.get(TEST_CLOCK)
     if path is None:
         return system_clock
@@ -125,13 +125,13 @@ def clock_of(environ: Mapping[str, str]) -> Clock:
     try:
         clock = MovableClock(Path(path))
     except (OSError, ValueError) as error:
-        raise StartRefused(f"{TEST_CLOCK}={path} holds no number of seconds: {error}") from None
-    logger.warning("the clock is that of a test: %s=%s", TEST_CLOCK, path)
+        raise StartRefused(f"{TEST_CLOCK}={path} does not contain a number of seconds: {error}") from None
+    logger.warning("a test controls the clock: %s=%s", TEST_CLOCK, path)
     return clock
 
 
 def services_of(settings: Settings, node: Node, wire: WireServer, advertise: str) -> Services:
-    """Assemble what handlers may use."""
+    """Assemble the services that handlers may use."""
     limits, http = settings.limits, settings.http
     return Services(
         node=node,
@@ -170,7 +170,7 @@ def listen(address: Address) -> socket.socket:
 
 
 def _reason(error: OSError) -> str:
-    """The reason for the error, without what `create_server` adds to it."""
+    """The reason for the error, without the text that `create_server` adds to it."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror)
 
 

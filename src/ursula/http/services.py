@@ -1,4 +1,4 @@
-"""What handlers may use: one small value, made once when the server is assembled."""
+"""Services: everything that handlers may use, in one small value, made once when the server is assembled."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class Services:
     node_id: int
     advertise: str
     spools: Path
-    """A folder for answers that are too large to be assembled in memory."""
+    """A folder for responses that are too large to be assembled in memory."""
     stats: RequestStats = field(default_factory=RequestStats)
     live: LiveConnections = field(default_factory=LiveConnections)
     fan_outs: "dict[str, FanOut]" = field(default_factory=dict)

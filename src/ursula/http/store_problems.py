@@ -1,4 +1,4 @@
-"""Failures of the store as problems: the same one has the same code wherever a request meets it."""
+"""Failures of the store as problems, so that the same failure has the same code in all requests."""
 
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ async def fetch_deferred(deferred: Deferred[T]) -> T | Refused:
 
 
 def unreadable_snapshot(error: StoreFailed) -> Problem:
-    """The problem of a snapshot whose blob cannot be read: later it can, or its bytes are lost."""
+    """The problem of a snapshot whose blob cannot be read, either for now or because its bytes are lost."""
     if isinstance(error, StoreUnavailable):
         return Problem("store_unavailable", str(error))
     return Problem("object_damaged", f"the bytes of the snapshot are lost: {error}")

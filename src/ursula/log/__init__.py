@@ -1,1 +1,1 @@
-"""Logs: opaque entries in order. The interface, and the logs that implement it; they know no streams."""
+"""Logs: opaque entries in order. The interface and its implementations, which know nothing of streams."""

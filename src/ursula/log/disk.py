@@ -1,4 +1,4 @@
-"""The disk as the file log sees it. All file access goes through this, so that a test can lose power.
+"""The disk as the file log sees it. All file access goes through it, so that tests can simulate power loss.
 
 A failure is an OSError. Nothing is durable until `sync` (contents) or `sync_directory` (names) returns.
 """
@@ -122,7 +122,7 @@ class RealDisk:
     def make_directory(self, directory: str) -> None:
         parent = os.path.dirname(os.path.abspath(directory))
         if os.path.isdir(directory):
-            # The process that made it may have died before syncing. We did not make a parent we may not read.
+            # The process that made it may have died before syncing. A parent we may not read is not ours.
             with suppress(PermissionError):
                 self.sync_directory(parent)
             return

@@ -1,8 +1,9 @@
-"""The log on a local disk: a thread writes, and an event loop passes on the entries that are durable.
+"""The log on a local disk: a thread writes, and the event loop delivers entries once they are durable.
 
-The loop owns what readers see (segments, tail, followers); the thread owns the end of the last file. The loop
-talks to the thread through a queue, and the thread to the loop through `call_soon_threadsafe`, both in order:
-the loop learns of a segment before any entry in it, and of an entry only after it is synced.
+The loop owns everything that readers see (segments, tail, followers); the thread owns the end of the last
+file. The loop talks to the thread through a queue, and the thread to the loop through `call_soon_threadsafe`.
+Both preserve order: the loop learns of a segment before any entry in it, and of an entry only once it is
+synced.
 """
 
 import asyncio
@@ -66,9 +67,9 @@ class FileLog:
         applied: int = 0,
         disk: Disk = REAL_DISK,
     ) -> "FileLog":
-        """Open the log in a folder, or begin a new one; LogDamaged if it is damaged or does not fit.
+        """Open the log in a folder, or begin a new one; LogDamaged if it is damaged or the wrong one.
 
-        `applied` is a position that the log is known to have reached.
+        `applied` is a position that the log must have reached.
         """
         folder = os.fspath(directory)
 
@@ -102,7 +103,7 @@ class FileLog:
 
     @property
     def measures(self) -> Measures:
-        """Its current extent and size, and how long its syncs took."""
+        """Its current extent and size, and the durations of its syncs."""
         return Measures(
             self.first, self._tail, self.size_bytes, len(self._segments), self._writer.sync_seconds
         )
@@ -130,7 +131,7 @@ class FileLog:
 
     async def trim(self, upto: int) -> None:
         """Remove the segments whose entries are all at or below a position, except the last segment."""
-        # Set before any file is removed, so that a reader that finds one missing knows why.
+        # Set before any file is removed, so that a reader that finds a file missing knows why.
         self._unwanted = max(self._unwanted, upto)
         async with self._trimming:
             while len(self._segments) > 1 and self._segments[1].header.previous <= upto:
@@ -138,7 +139,7 @@ class FileLog:
                 del self._segments[0]
 
     async def close(self) -> None:
-        """Write what is queued, then close the files and end the followers."""
+        """Write the queued entries, then close the files and end the followers."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)

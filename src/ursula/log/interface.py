@@ -1,7 +1,7 @@
 """The interface that every log implements: opaque entries, durable and in order. Knows nothing of streams.
 
-Each entry has a position. Positions increase and may skip; a position is generation x 2^40 + the log's own
-number, so positions never repeat or go back.
+Each entry has a position. Positions increase, perhaps with gaps. A position is generation x 2^40 + the log's
+own counter, so positions never repeat or go back.
 """
 
 from collections.abc import AsyncIterator, Awaitable
@@ -37,11 +37,11 @@ class Measures(NamedTuple):
 
 
 class Log(Protocol):
-    """Keeps entries in order. `append` may be called again before the last call has returned."""
+    """Keeps entries in order. `append` may be called again before the previous call has returned."""
 
     @property
     def known_tail(self) -> int | None:
-        """`tail()` where this node knows it without asking others (a single node), else None."""
+        """`tail()` if this node knows it without asking others (as a single node does), else None."""
         ...
 
     @property
@@ -70,7 +70,7 @@ class Log(Protocol):
         ...
 
     async def trim(self, upto: int) -> None:
-        """Remove entries at or below a position: never others, but not necessarily all of them."""
+        """Remove entries at or below a position: not necessarily all of them, but never any others."""
         ...
 
     async def close(self) -> None:
@@ -103,7 +103,7 @@ class LogDamaged(Exception):
 
 
 class EntriesTrimmed(Exception):
-    """The entries after the asked position are no longer in the log."""
+    """The entries after the requested position are no longer in the log."""
 
     def __init__(self, after: int, first: int) -> None:
         super().__init__(f"entries after position {after} were trimmed; the log begins after {first}")

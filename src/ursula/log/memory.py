@@ -1,4 +1,4 @@
-"""The log in memory: the whole contract except durability. For tests, and as a baseline for speed."""
+"""The log in memory: the whole contract except durability. For tests, and as a baseline for benchmarks."""
 
 from collections.abc import Awaitable, Callable
 from weakref import WeakSet
@@ -71,7 +71,7 @@ class MemoryLog:
             self._first = upto
 
     async def close(self) -> None:
-        """Take no more entries and end the followers."""
+        """Accept no more entries and end the followers."""
         self._closed = True
         for follower in self._followers:
             follower.end()

@@ -56,7 +56,7 @@ class SegmentHeader(NamedTuple):
 
 
 class RecordHeader(NamedTuple):
-    """What is known of a record without its payload."""
+    """The header of a record, without its payload."""
 
     position: int
     payload_bytes: int
@@ -66,7 +66,7 @@ class UnknownVersion(Exception):
     """A segment that was written in another version of the format."""
 
     def __init__(self, version: int) -> None:
-        super().__init__(f"format version {version}, this program reads {FORMAT_VERSION}")
+        super().__init__(f"format version {version}, but this program reads {FORMAT_VERSION}")
         self.version = version
 
 
@@ -77,7 +77,7 @@ def encode_segment_header(header: SegmentHeader) -> bytes:
 
 
 def decode_segment_header(data: bytes) -> SegmentHeader | None:
-    """The header at the start of a segment, None if it is torn, or UnknownVersion."""
+    """The header at the start of a segment; None if it is torn. May raise UnknownVersion."""
     if len(data) < SEGMENT_HEADER_BYTES:
         return None
     magic, version, generation, previous, chain = _SEGMENT.unpack_from(data)

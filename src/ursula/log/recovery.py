@@ -1,8 +1,8 @@
-"""Opening a folder of segments, however the last process ended: what is kept, truncated, or rejected.
+"""Opening a folder of segments, however the last process ended: decides what to keep, truncate or reject.
 
-Only the last segment can be half written. So only there does a bad record count as a torn tail, and only if
-no record follows it. Everything that is kept is synced before anyone can read it: a record that survived only
-in the page cache must not be shown and then vanish.
+Only the last segment can be half written. So a bad record counts as a torn tail only there, and only if no
+record follows it. Everything that is kept is synced before it can be read: a record that survived only in the
+page cache must not be shown and then vanish.
 """
 
 import os
@@ -88,14 +88,14 @@ def _recover_last(
 def _check_generation(path: str, generation: int) -> None:
     found = _first_by_name(path) >> GENERATION_SHIFT
     if found > generation:
-        problem = f"the log is already in generation {found}, but generation {generation} was asked for"
-        hint = "This folder is newer than the state beside it: use the two that belong together."
+        problem = f"the log is already in generation {found}, but generation {generation} was expected"
+        hint = "This folder is newer than the state next to it: use a log and a state that belong together."
         raise LogDamaged(path, f"position {_first_by_name(path)}", problem, hint)
 
 
 def _check_end(path: str, position: int, applied: int) -> None:
     if position < applied:
-        problem = f"the log ends at position {position}, and this node had applied {applied}"
+        problem = f"the log ends at position {position}, but this node had applied {applied}"
         where = "either its end is damaged, or the log is older than the node"
         hint = (
             "Put the right log back from a copy, or make a new node from the store with `ursula restore`, "
@@ -107,8 +107,8 @@ def _check_end(path: str, position: int, applied: int) -> None:
 def _check_order(segments: list[LogSegment]) -> None:
     for segment in segments:
         if segment.header.first != _first_by_name(segment.path):
-            problem = f"the header says its first position is {segment.header.first}, the name says otherwise"
-            raise LogDamaged(segment.path, "the segment header", problem, "Give the file its name back.")
+            problem = f"its first position is {segment.header.first} by its header, but not by its name"
+            raise LogDamaged(segment.path, "the segment header", problem, "Restore its original name.")
     for older, newer in pairwise(segments):
         if newer.header.previous < older.header.previous or newer.header.generation < older.header.generation:
             problem = f"the header is older than that of {older.path}"

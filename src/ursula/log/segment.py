@@ -62,7 +62,7 @@ def create_segment(disk: Disk, directory: str, header: SegmentHeader, room_bytes
 
 
 def reserve(disk: Disk, file: int, length: int, room_bytes: int) -> None:
-    """Preallocate a segment if the file system can; without it the log works, only slower."""
+    """Preallocate a segment if the file system can; otherwise the log still works, but is slower."""
     if room_bytes <= disk.size(file):
         return
     try:
@@ -88,7 +88,7 @@ class SegmentReader:
         """The next entries, about CHUNK_BYTES; none after `upto` or after the last valid record."""
         if upto is not None and self.position >= upto:
             return []
-        # Opened for each chunk, so that a follower that is dropped half way leaves nothing open.
+        # Opened for each chunk, so that a follower that is dropped halfway leaves nothing open.
         file = self._disk.open(self.path)
         try:
             data = self._disk.read(file, CHUNK_BYTES, self.offset)

@@ -1,4 +1,4 @@
-"""Writing records: one write and one sync each, and what happens when one of them fails, as on a full disk.
+"""Writing records, with one write and one sync each, and recovering when one of them fails (say, disk full).
 
 A failed sync may have dropped pages that the kernel still shows, so that file is never synced again: it is
 truncated to its last synced length, and the log continues in a new segment, whose header says where the old

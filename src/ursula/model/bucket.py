@@ -1,6 +1,6 @@
 """A bucket: a namespace of streams with one order for everything that happens in it.
 
-An idle stream is *parked*: kept as the bytes of its row alone, which take a third of the memory of an object.
+An idle stream is *parked*: reduced to the bytes of its row, which take a third of the memory of an object.
 `find` unparks it. No decision depends on whether a stream is parked.
 """
 
@@ -15,7 +15,7 @@ from .stream.stream import Stream
 
 
 class Bucket:
-    """The streams of one bucket. `streams` has those that are not parked; `find` finds all."""
+    """The streams of one bucket. `streams` holds those that are not parked; `find` finds them all."""
 
     __slots__ = (
         "created_at",
@@ -36,14 +36,14 @@ class Bucket:
         self.created_at = at
         self.streams: dict[str, Stream] = {}
         self.parked: dict[str, bytes] = {}
-        self.unparked = unparked  # streams of all buckets that were unparked and may be parked again
+        self.unparked = unparked  # shared by all buckets: streams that may be parked again
         self.names: SortedList[str] = SortedList()  # of visible streams; text order is byte order
         self.hidden: dict[str, None] = {}  # deleted streams that forks still need
         self.journal = Journal(gauge)
         self.parts: list[Journal] = []  # older parts of the journal that are still in memory
 
     def find(self, name: str) -> Stream | None:
-        """The stream at a name, also a hidden one; unparks it."""
+        """The stream with this name, even if it is hidden. Unparks it."""
         stream = self.streams.get(name)
         if stream is None:
             row = self.parked.pop(name, None)
@@ -54,7 +54,7 @@ class Bucket:
         return stream
 
     def park(self, stream: Stream) -> None:
-        """Keep an idle stream as its row, which often exists: a flush encoded it, or `find` read it."""
+        """Reduce an idle stream to its row, which often exists: a flush encoded it, or `find` read it."""
         if self.streams.get(stream.name) is stream and stream.is_idle:
             del self.streams[stream.name]
             encoded = stream.encoded
@@ -62,7 +62,7 @@ class Bucket:
             self.parked[stream.name] = encoded[1] if encoded and is_fresh else encode_stream(stream)
 
     def row(self, name: str) -> bytes | None:
-        """The row of the stream at a name."""
+        """The row of the stream with this name."""
         parked = self.parked.get(name)
         if parked is not None:
             return parked
@@ -74,13 +74,13 @@ class Bucket:
         return row
 
     def all_names(self) -> Iterator[str]:
-        """The names of all streams, also of hidden ones; streams may come and go meanwhile."""
+        """The names of all streams, including hidden ones. Streams may come and go during the iteration."""
         yield from list(self.hidden)
         yield from iterate_while_changing(self.names)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no stream at all."""
+        """Whether it has no streams, not even hidden ones."""
         return not self.streams and not self.parked
 
     def all_parts(self) -> list[Journal]:

@@ -1,15 +1,15 @@
 """Commands: every change to a group's state, as frozen values that are logged before they are applied.
 
 Time, identity and randomness are fields of a command, never read while it is applied. Fields are
-only ever added at the end, with a default; a command or a field that this version does not know
-stops the replay (see entry.py), it is never skipped.
+only ever added at the end, with a default. A command or a field that this version does not know
+stops the replay (see entry.py); it is never skipped.
 """
 
 from msgspec import Struct
 
 
 class Command(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """The base of all commands, which are encoded as an array that begins with their tag."""
+    """The base of all commands. Each is encoded as an array that begins with its tag."""
 
 
 class Producer(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -55,9 +55,9 @@ class ForkedAt(Struct, frozen=True, array_like=True, forbid_unknown_fields=True,
 
 
 class Body(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """Messages that were stored as a blob before they were logged, one after the other, and their sizes.
+    """Messages that were stored as one blob, back to back, before they were logged; and their sizes.
 
-    `checksums` are those of the blocks of the blob; commands of early versions have none.
+    `checksums` has one per block of the blob; commands of early versions have none.
     """
 
     blob: str
@@ -93,7 +93,7 @@ class StoredState(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 class IngestRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """One append of a bulk write: its messages, or the error code and message that say why there are none.
 
-    `assumed`: the row has no content type of its own, so that of the stream, or the default, was taken.
+    `assumed`: the row has no content type of its own, so the stream's, or the default, was assumed.
     """
 
     stream: str
@@ -172,7 +172,7 @@ class Expire(Command, tag=5, frozen=True):
 
 
 class Renew(Command, tag=6, frozen=True):
-    """Move the deadline of a stream with a TTL that was read at `seen_at`."""
+    """Move the deadline of a stream with a TTL, because it was read at `seen_at`."""
 
     bucket: str
     stream: str
@@ -187,7 +187,7 @@ class DeleteBucket(Command, tag=7, frozen=True):
 
 
 class SetAttributes(Command, tag=8, frozen=True):
-    """Replace the attributes of a stream by these, as canonical JSON."""
+    """Replace the attributes of a stream with these, which are canonical JSON."""
 
     bucket: str
     stream: str
@@ -196,7 +196,7 @@ class SetAttributes(Command, tag=8, frozen=True):
 
 
 class PublishSnapshot(Command, tag=9, frozen=True):
-    """Make a blob that is stored already the visible snapshot of a stream, and perhaps trim to it.
+    """Make a blob that is already stored the visible snapshot of a stream; with `trim`, trim to it.
 
     `record` says that a message begins or ends at the offset, and how many messages precede it (0 if they
     have no ordinals). It is resolved before the command is logged, since those bytes may be in the store.
@@ -242,7 +242,7 @@ class Flushed(Command, tag=12, frozen=True):
 
 
 class Merge(Command, tag=13, frozen=True):
-    """Replace neighbouring segments by one with their rows, or by none if no row is needed any more."""
+    """Replace neighbouring segments with one that has their rows, or with none if no row is still needed."""
 
     inputs: tuple[str, ...]
     output: StoredSegment | None
@@ -250,7 +250,7 @@ class Merge(Command, tag=13, frozen=True):
 
 
 class Collect(Command, tag=14, frozen=True):
-    """Let objects and streams be removed that were replaced or deleted before the horizon and a manifest."""
+    """Forget streams deleted before the horizon, and objects replaced before it and before a manifest."""
 
     horizon: int
     manifest: int
@@ -267,7 +267,7 @@ class Undelete(Command, tag=15, frozen=True):
 class IngestBegin(Command, tag=16, frozen=True):
     """Begin a bulk write: append the rows of these staged objects, in their order.
 
-    For each app the first list of objects for a version counts, and versions only ever grow.
+    For each app, the first list of objects for a version wins, and versions only increase.
     """
 
     bucket: str
@@ -283,7 +283,7 @@ class IngestBegin(Command, tag=16, frozen=True):
 class IngestRows(Command, tag=17, frozen=True):
     """Append some rows of an object of a bulk write; ignored unless they are the next ones.
 
-    It is the only command of its log entry, in which each row counts as a command of its own.
+    It is the only command of its log entry, and each row counts as a command of its own.
     """
 
     bucket: str

@@ -1,7 +1,7 @@
 """Tombstones: streams that were deleted or have expired, kept as they were so that they can be undeleted.
 
-Each takes as much memory as a parked stream. `Collect` removes them, oldest first. One name may have very
-many, and all of them are one row of the state, so each is kept encoded as its part of that row.
+Each takes as much memory as a parked stream. `Collect` removes them, oldest first. One name may have a great
+many, and all of them share one state row, so each is kept encoded as its part of that row.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ Name = tuple[str, str]
 
 
 class DeletedStream:
-    """One stream that has ended: its name, when it ended (microseconds), and its row.
+    """A deleted stream: its name, when it ended (microseconds), and its row.
 
-    `kept` is a msgpack array of incarnation, time and row. `source` is the incarnation that it is a fork of,
+    `kept` is a msgpack array of incarnation, time and row. `source` is the incarnation it was forked from,
     `blob` the blob of its snapshot. `stream` is the stream itself while some of its messages are in memory.
     """
 
@@ -85,7 +85,7 @@ class DeletedStream:
 
 
 class DeletedStreams:
-    """All tombstones. `by_name` has the encoded ones of each name, oldest first."""
+    """All tombstones. `by_name` has those of each name in encoded form, oldest first."""
 
     def __init__(self) -> None:
         self.by_name: SortedDict[Name, list[bytes]] = SortedDict()
@@ -95,7 +95,7 @@ class DeletedStreams:
         self._hot: dict[Name, dict[str, DeletedStream]] = {}  # tombstones with messages in memory
 
     def names(self) -> Iterator[Name]:
-        """The names that have tombstones; tombstones may come and go meanwhile."""
+        """The names that have tombstones. Tombstones may come and go during the iteration."""
         return iterate_while_changing(self.by_name)
 
     def add(self, tombstone: DeletedStream) -> None:

@@ -1,9 +1,9 @@
-"""The whole state as canonical bytes: two states are equal exactly if their dumps are.
+"""The whole state as canonical bytes: two states are equal if and only if their dumps are.
 
 Tests use it to compare replicas that applied the same log, processes with different hash seeds, a state
-before and after a look, and one that was loaded from the store with one that was replayed. It is not a
-format to keep or to read back, so it has no version. Names are sorted, so that the order of a dict does not
-show. Neither does what is in memory or in the store, nor which streams are parked.
+before and after a look, and one that was loaded from the store with one that was replayed. It is never
+stored or read back, so it has no version. Names are sorted, so that the order of a dict does not matter.
+Nor does it matter whether data is in memory or in the store, or which streams are parked.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def dump(state: State) -> bytes:
-    """Everything in the state; the same bytes wherever the same log was applied."""
+    """Everything in the state. The bytes are the same wherever the same log was applied."""
     stored = state.stored
     return _encoder.encode(
         (

@@ -1,8 +1,8 @@
 """The hot journal of a bucket: one row for every row that a segment will have, in log order.
 
-Rows are kept as columns beside the message bytes, which are not copied. Position and time are kept once per
-log entry. The feed and the flush read it. A journal has parts: a new one begins after each cut, so that a
-part is evicted as a whole once it is stored, and nothing before a cut ever changes.
+Rows are kept as columns next to the message bytes, which are not copied. Position and time are kept once per
+log entry. Feeds and flushes read it. A journal has parts: a new one begins after each cut, so that a part can
+be evicted as a whole once it is stored, and nothing before a cut ever changes.
 """
 
 from array import array
@@ -37,7 +37,7 @@ KIND_NAMES = tuple(kind.name.lower() for kind in EventKind)
 NO_RECORD = -1
 
 ROW_BYTES = 128
-"""About how much memory a row takes beside its payload."""
+"""About how many bytes of memory a row takes in addition to its payload."""
 
 
 class Gauge:
@@ -95,11 +95,11 @@ class Journal:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory it takes, as in the gauge; `slice_bytes` are in blobs and do not count."""
+        """How much memory it takes, as the gauge counts it; `slice_bytes` are in blobs and do not count."""
         return self.byte_count + len(self.kinds) * ROW_BYTES
 
     def drain(self, count: int) -> bool:
-        """Free the last `count` rows of a part that nothing reads any more; return whether none is left."""
+        """Free the last `count` rows of a part that nothing reads any more; return whether none are left."""
         for column in (self.payloads, self.streams, self.producers):
             del column[-count:]
         return not self.streams

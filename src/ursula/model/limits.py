@@ -1,4 +1,4 @@
-"""The fixed limits of what clients may send and ask for, each named with its unit.
+"""The fixed limits on what clients may send and ask for, each named with its unit.
 
 Settings that an operator may change are in config.py.
 """

@@ -1,4 +1,4 @@
-"""Very many names in order: an index by time, and iteration while names come and go."""
+"""Large collections of names in order: an index by time, and iteration while names come and go."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 def iterate_while_changing(names: "SortedList[T] | SortedDict[T, Any]") -> Iterator[T]:
-    """All names in order, copied a few at a time, since copying very many at once takes long.
+    """All names in order, copied a few at a time, since copying a great many at once takes too long.
 
-    A name that is there all the while is returned once; one that comes or goes may be returned or not.
+    A name that is there throughout is returned once; one that comes or goes may or may not be returned.
     """
     some = list(islice(names, NAMES_AT_ONCE))
     while some:
@@ -25,7 +25,7 @@ def iterate_while_changing(names: "SortedList[T] | SortedDict[T, Any]") -> Itera
 class TimeIndex:
     """Names, each with the time in microseconds at which something happened to it, oldest first.
 
-    Time never runs backwards, but the rows of a state that is loaded come in the order of their names, so
+    Time never runs backwards, but the rows of a loaded state come in the order of their names, so
     every name is inserted where it belongs.
     """
 
@@ -55,7 +55,7 @@ class TimeIndex:
     def step_after(self, reached: int, count: int) -> int | None:
         """A time such that about `count` names are between `reached` and it; None if fewer are left.
 
-        There are more if names share one moment, which is never divided.
+        There may be more, since names with the same time are never separated.
         """
         first = self._moments.bisect_left((reached, ""))
         if first + count >= len(self._moments):

@@ -1,6 +1,6 @@
-"""Outcomes: what a command or a read came to. A refusal is an outcome like any other.
+"""Outcomes: the results of commands and reads. A refusal is an outcome like any other.
 
-They are plain encodable values: a group may one day live in another process.
+They are plain, encodable values, since a group may one day run in another process.
 """
 
 from typing import Literal
@@ -50,7 +50,7 @@ class Outcome(Struct, gc=False):
 
 
 class Refused(Outcome):
-    """Nothing was done. The code is part of the interface; the rest is what the client needs to know."""
+    """Nothing was done. The code is part of the interface; the other fields are details for the client."""
 
     code: ErrorCode
     message: str
@@ -89,7 +89,7 @@ class Created(Outcome):
 
 
 class Appended(Outcome):
-    """The messages are in the stream: because of this request, or (`duplicate`) of an earlier attempt."""
+    """The messages are in the stream: this request added them, or (`duplicate`) an earlier attempt did."""
 
     incarnation: str
     tail: int
@@ -115,7 +115,7 @@ class AttributesSet(Outcome):
 
 
 class SnapshotPublished(Outcome):
-    """The snapshot is visible: because of this request, or (`duplicate`) of an earlier one like it."""
+    """The snapshot is visible: this request published it, or (`duplicate`) an earlier one like it did."""
 
     incarnation: str
     tail: int
@@ -161,7 +161,7 @@ class RefusedRow(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
     object: int
     row: int
     stream: str
-    code: str  # an ErrorCode, but stored: a later version may read codes that it no longer has
+    code: str  # an ErrorCode when written; a later version may no longer have that code
     message: str
 
 
@@ -200,7 +200,7 @@ class Renewed(Outcome):
 
 
 class Ignored(Outcome):
-    """The command no longer applied: its object has changed."""
+    """The command no longer applies: its target has changed."""
 
 
 class Snapshot(Outcome):
@@ -243,7 +243,7 @@ class Page(Outcome):
 
 
 class RecordPage(Page):
-    """A range of a JSON stream, read by record: its own first record, and those of the stream."""
+    """A range of a JSON stream, read by record: the first record of the page, and those of the stream."""
 
     record: int
     first_record: int

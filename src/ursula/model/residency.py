@@ -1,7 +1,7 @@
-"""What a group keeps in memory of the data that the store has too.
+"""Residency: which data of the store a group keeps in memory too.
 
-Only `apply` changes what is decided; only this class changes what is in memory. `apply` notes what a flush
-has stored and what a trim has cut off. The engine drives the rest in small steps: a method that returns an
+Only `apply` changes what is decided; only this class changes what is in memory. `apply` notes the data that
+a flush has stored or a trim has cut off. The engine drives the rest in small steps: a method that returns an
 iterator evicts or parks a little for each item, so that the engine can serve requests in between.
 """
 
@@ -21,7 +21,7 @@ DROPPED_AT_ONCE = 4096
 
 MESSAGE_BYTES = 64
 STREAM_BYTES = 640
-"""About how much memory a message takes beside its payload, and a stream that is not parked."""
+"""About how much memory a message takes in addition to its payload, and a stream that is not parked."""
 
 
 class Evictable(NamedTuple):
@@ -50,7 +50,7 @@ class Residency:
         self._flushed_parts += parts
 
     def note_trimmed(self, bucket: str, name: str) -> None:
-        """Note a stream that still has trimmed messages in memory."""
+        """Note that a stream still has trimmed messages in memory."""
         self.trimmed[bucket, name] = None
 
     def forget(self, stream: Stream) -> None:
@@ -74,7 +74,7 @@ class Residency:
         """Drop messages that were trimmed, some at a time."""
         while self.trimmed:
             (bucket, name), _ = self.trimmed.popitem()
-            # Between two steps another stream may get the name.
+            # Another stream may have taken the name between two steps.
             while (stream := self._resident(bucket, name)) is not None and not stream.drop_trimmed():
                 yield
 
@@ -92,7 +92,7 @@ class Residency:
     def evict(self, keys: list[Key], cut: int) -> Iterator[None]:
         """Drop the messages up to a cut, and park streams that become idle. Empties the list of keys.
 
-        Streams are freed one by one, since freeing very many at once takes long.
+        Streams are freed one by one, since freeing a great many at once takes too long.
         """
         while keys:
             key = keys.pop()
@@ -103,9 +103,9 @@ class Residency:
     def memory_of(self, key: Key, after: int, cut: int) -> int | None:
         """About how much memory the messages of a row between two cuts take; None if they must be evicted.
 
-        A stream that was written to lately is likely to be written to again, and parking it each time costs
-        more than the append. But a message in a blob must go once it is in a segment, since the blob is then
-        replaced and may be deleted.
+        A stream that was written to recently is likely to be written to again, and parking it each time costs
+        more than the append. But a message in a blob must be evicted once it is in a segment, since the blob
+        is then replaced and may be deleted.
         """
         kind, bucket, name = key
         stream = self._resident(bucket, name) if kind == RowKind.STREAM else None
@@ -115,9 +115,9 @@ class Residency:
         if messages.has_slices:
             return None
         stream.encoded = None  # it is not parked soon, so its row need not be kept
-        if not messages.payloads:  # it was created, and the first append is likely to follow
+        if not messages.payloads:  # it was just created, and its first append is likely to follow
             return STREAM_BYTES
-        if len(messages.payloads) == 1:  # as in most of very many streams
+        if len(messages.payloads) == 1:  # the usual case where there are many streams
             return messages.end - messages.start + MESSAGE_BYTES + STREAM_BYTES
         begin = max(stream.end_at(after), messages.start)
         end = max(stream.end_at(cut), begin)
@@ -139,7 +139,7 @@ class Residency:
         return found.streams.get(name) if found is not None else None
 
     def _evict_some(self, kind: int, bucket: str, name: str, cut: int) -> bool:
-        """Drop some messages of a row; return whether none is left to drop."""
+        """Drop some messages of a row; return whether none are left to drop."""
         state = self._state
         if kind == RowKind.GRAVE:
             return state.deleted.drop_stored(bucket, name, cut, DROPPED_AT_ONCE)

@@ -1,9 +1,9 @@
 """The state machine of a group: `apply` in log order, and `look` ahead of the log.
 
 Every command is decided first; if the decision is a plan, the change follows. `DECIDE` and `CHANGE` are the
-transition table. Deterministic: the same commands at the same positions and times give the same state and the
-same outcomes, on every replica and in every process. No clock, no randomness, no I/O, and no iteration over
-anything whose order could differ.
+transition table. It is deterministic: the same commands at the same positions and times give the same state
+and the same outcomes, on every replica and in every process. So there is no clock, no randomness, no I/O and
+no iteration over anything whose order could differ.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,7 @@ from .store_view.store_state import StoreState
 from .stream.stream import Stream
 
 REFS_MAX = 16
-"""With more refs than this, a stream drops those that lead to the same segment as another."""
+"""With more references than this, a stream drops those that lead to the same segment as another."""
 
 DECIDE: dict[type, Callable[..., Any]] = {
     CreateBucket: decide_create_bucket,
@@ -130,10 +130,10 @@ class State:
         self.buckets: dict[str, Bucket] = {}
         self.bucket_names: SortedList[str] = SortedList()
         self.stream_count = 0
-        self.blobs: dict[str, int] = {}  # blobs that are visible snapshots, and of how many streams
+        self.blobs: dict[str, int] = {}  # blobs that are visible snapshots, each with its number of streams
         self.deleted = DeletedStreams()
         self.ingests: dict[tuple[str, str], Ingest] = {}  # the newest bulk write by bucket and app
-        self.dropped_at = -1  # when a stream ended or was trimmed last; -1 if none was since this start
+        self.dropped_at = -1  # when a stream was last removed or trimmed; -1 if none was since the start
         self.gauge = Gauge()
         self.reads = Reads(self)
         self.residency = Residency(self)
@@ -184,7 +184,7 @@ class State:
         self._ends_with_cut = True
 
     def make_cut(self) -> None:
-        """End the entry begun last, so that what follows is after the cut. Does nothing if it is no cut."""
+        """Make the cut at the end of the entry begun last, if it ends with one: what follows is after it."""
         if not self._ends_with_cut:
             return
         self._ends_with_cut = False
@@ -193,15 +193,15 @@ class State:
         self.sealed_parts.append((self.cut, self.parts))
         self.parts = []
 
-    # What there is
+    # Lookups
 
     def find(self, bucket: str, name: str) -> Stream | None:
-        """The stream at a name, also a hidden one."""
+        """The stream with this name, even if it is hidden."""
         found = self.buckets.get(bucket)
         return None if found is None else found.find(name)
 
     def visible(self, bucket: str, name: str, incarnation: str | None) -> Stream | Refused:
-        """The stream at a name that clients may see, or why there is none."""
+        """The stream with this name if clients may see it, otherwise the refusal."""
         found = self.buckets.get(bucket)
         if found is None:
             return bucket_not_found(bucket)
@@ -213,7 +213,7 @@ class State:
         return stream
 
     def segment_at(self, position: int) -> StoredSegment | None:
-        """The segment that has a position of the log; None if it is not stored yet, or no longer."""
+        """The segment that has a position of the log; None if it is not or no longer stored."""
         ahead = self.stored.ahead
         if ahead is not None and ahead.first < position <= ahead.last:
             return ahead
@@ -232,13 +232,13 @@ class State:
         return self.stored.flushed if ahead is None else max(self.stored.flushed, ahead.last)
 
     def may_be_collected(self, made_at: int | None) -> bool:
-        """Whether an object made at this time, and named only now, may have been collected already."""
+        """Whether an object made at this time, but not named until now, may already have been collected."""
         return made_at is not None and made_at < self.stored.horizon
 
     def collection_step(self, horizon: int, reached: int, count: int) -> int:
         """The horizon of the next `Collect` on the way from `reached` to a horizon, so that each is short.
 
-        It covers at most `count` tombstones and as many replaced objects, unless more share one moment.
+        It covers at most `count` tombstones and as many replaced objects, or more if they have the same time.
         """
         steps = (
             self.deleted.by_time.step_after(reached, count),
@@ -246,7 +246,7 @@ class State:
         )
         return min((step for step in steps if step is not None and step < horizon), default=horizon)
 
-    # Before a change
+    # Preparing a change
 
     def touch(self, bucket: str, stream: Stream) -> None:
         """Note that a stream is about to change."""
@@ -268,14 +268,14 @@ class State:
         return journal
 
     def refer(self, stream: Stream) -> None:
-        """Add a ref: a stream is about to get its first message after a cut."""
+        """Add a reference: a stream is about to get its first message after a cut."""
         refs = stream.refs
         if refs is not None and len(refs) >= 3 * REFS_MAX:
             stream.keep_refs(self._needed_refs(stream))
         stream.refer(self.position)
 
     def _needed_refs(self, stream: Stream) -> list[int]:
-        """The numbers of the refs to keep: they lead to a segment of their own, or to rows not yet stored."""
+        """The numbers of the refs to keep: each leads to a segment of its own, or to rows not yet stored."""
         needed, before = [], None
         for number, position in enumerate(stream.refs[1::3] if stream.refs is not None else ()):
             segment = self.segments.at(position)

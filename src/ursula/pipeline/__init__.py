@@ -1,6 +1,6 @@
-"""Heavy work on history as PySpark jobs, on this machine without any set-up, or on any Spark cluster.
+"""Heavy work on history as PySpark jobs, on this machine without any setup, or on any Spark cluster.
 
-Each job is a function here and a command `ursula pipeline NAME`. What tasks run on executors is in
+Each job is a function here and a command `ursula pipeline NAME`. The code that tasks run on executors is in
 `ursula.spark.tasks`.
 """
 

@@ -32,7 +32,7 @@ TASK_OBJECTS = 256
 
 @dataclass
 class BackedUp:
-    """What a job has done; with `dry_run`, what it would do."""
+    """The result of a job; with `dry_run`, what it would do."""
 
     dry_run: bool
     source: str
@@ -44,7 +44,7 @@ class BackedUp:
     copied_objects: int
     copied_bytes: int
     damages: list[CopyFailure] = field(default_factory=list)
-    """If there are any, this is not a backup: the previous one is as it was."""
+    """If there are any, there is no new backup: the previous one is unchanged."""
 
 
 def backup(
@@ -57,7 +57,7 @@ def backup(
     dry_run: bool = False,
     progress: Progress = no_step_progress,
 ) -> BackedUp:
-    """Copy a store. Source and target are folders or s3://bucket/prefix. A server may run meanwhile."""
+    """Copy a store. Source and target are folders or s3://bucket/prefix. A server may be running."""
     from_s3 = s3 or S3Options()
     to_s3 = target_s3 or from_s3
 

@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 720, 320
 RIGHT, TOP, BOTTOM = 175, 30, 40
 CHARACTER_WIDTH = 7
-"""The average width of a character of a label is at most this, whatever the font."""
+"""An upper bound on the average width of a character of a label, whatever the font."""
 NAME_CHARACTERS = 20
 COLOURS = ("#2f6f4f", "#c98b3c", "#8a5a9e", "#4f7fb8", "#b8574f", "#7a7a7a", "#5aa9a0", "#d8b84a")
 GRID = "#dddddd"

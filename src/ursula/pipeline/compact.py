@@ -1,8 +1,8 @@
 """`compact`: merges many segments into few large ones while the server runs.
 
 Each new segment has all rows of a run of neighbours, with their positions. One command of the server's log
-swaps it in, so a job that is killed leaves nothing behind but files that the server collects. If the server
-has merged segments of a run meanwhile, the run is skipped: the next job finds what is left of it.
+swaps it in, so a job that is killed leaves nothing behind but orphans, which the server deletes. If the
+server has merged segments of a run first, the run is skipped: the next job finds whatever is left of it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -53,7 +53,7 @@ class MergeRun(NamedTuple):
 
 @dataclass
 class Compacted:
-    """What a job has done; with `dry_run`, what it would do."""
+    """The result of a job; with `dry_run`, what it would do."""
 
     dry_run: bool
     segments_before: int
@@ -63,7 +63,7 @@ class Compacted:
     rows: int = 0
     runs: int = 0
     overtaken: list[str] = field(default_factory=list)
-    """New segments that were not swapped in, because the server had merged some of the old ones meanwhile."""
+    """New segments that were not swapped in because the server had merged some of the old ones first."""
 
 
 def compact(
@@ -78,7 +78,7 @@ def compact(
     auth: str | None = None,
     progress: CountProgress = no_progress,
 ) -> Compacted:
-    """Merge the segments of a server. Give `path` if tasks reach its store by another root than it does."""
+    """Merge the segments of a server. Give `path` if tasks reach its store under a different root."""
     server, s3 = ServerClient(endpoint.rstrip("/"), retry_seconds, auth), s3 or S3Options()
     server.flush()  # so that the live lists are up to date
     store = ExecutorStore(path or server.store_root(), s3)
@@ -138,7 +138,7 @@ def _merged(
 
 
 def _swap_in(server: ServerClient, run: MergeRun, merged: MergedSegment, report: Compacted) -> bool:
-    """Replace the segments of a run; returns False if the server has merged some of them meanwhile."""
+    """Replace the segments of a run; returns False if the server has merged some of them first."""
     try:
         server.replace_segments(run.group, run.paths, merged.path)
     except ServerRefused as refused:

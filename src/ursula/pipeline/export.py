@@ -1,8 +1,8 @@
-"""`export`: writes a bucket to Parquet files by date, each time only what is new.
+"""`export`: writes a bucket to Parquet files by date, each time only the new rows.
 
-How far the exports of a bucket have come is in `_ursula/exports/{bucket}/` beside the files. New files are
-staged where no reader looks. Then one document records which they are and where they belong, and from then on
-this job, or the next one, moves them there. So a job that is killed neither loses rows nor duplicates them.
+The progress of the exports of a bucket is in `_ursula/exports/{bucket}/` next to the files. New files are
+staged where no reader looks. Then one document records what they are and where they belong, and this job, or
+the next one, moves them there. So a job that is killed neither loses rows nor duplicates them.
 """
 
 import json
@@ -32,7 +32,7 @@ _NOT_EXPORTED = ("group", "bucket", "kind")
 
 @dataclass
 class Exported:
-    """What a job has done; with `dry_run`, what it would do."""
+    """The result of a job; with `dry_run`, what it would do."""
 
     dry_run: bool
     bucket: str
@@ -56,7 +56,7 @@ def export(
     dry_run: bool = False,
     progress: Progress = no_step_progress,
 ) -> Exported:
-    """Write what has happened in a bucket since the last export to a folder, or to s3://bucket/prefix.
+    """Write the rows of a bucket since the last export to a folder, or to s3://bucket/prefix.
 
     `options` are those of a read: `bucket`, `endpoint` or `path`, and how to reach S3.
     """
@@ -108,7 +108,7 @@ def _position(before: Document | None) -> int:
 
 
 def _new_rows(read: ReadOptions, target: str, before: Document | None) -> BucketView:
-    """What has happened since the last export."""
+    """The rows since the last export."""
     view = take_view(read, None)
     if before is None:
         return view
@@ -131,7 +131,7 @@ class _ExportTarget:
         )
 
     def tidy(self, job: RunningJob) -> None:
-        """Move the files of the last export to where they belong, and remove files of no export."""
+        """Move the files of the last export to where they belong, and remove files that no export has."""
         staged_files = set(self._store.names(self._staging))
         for staged, path in job.done["moves"] if job.done is not None else ():
             if staged in staged_files:
@@ -141,7 +141,7 @@ class _ExportTarget:
         remove_unfinished(self._store, UNFINISHED)
 
     def write(self, rows: "DataFrame", schema: "StructType | None", number: int) -> list[dict[str, Any]]:
-        """Write rows to staged files; returns what there is to say of each."""
+        """Write rows to staged files; returns a description of each."""
         from pyspark.sql import functions as f
         from pyspark.sql.pandas.types import from_arrow_schema
 

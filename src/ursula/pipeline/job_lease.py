@@ -1,11 +1,11 @@
-"""The lease of a job: one job at a time works on a target, and a job that has lost its lease cannot commit.
+"""The lease of a job: one job at a time works on a target, and one that has lost its lease cannot commit.
 
-The lease is a sequence of numbered entries, and no number is given twice. A job creates an entry that says
-that it runs and then, under the next number, one that says what it has done. An entry is created only if
-there is none of its number: of two jobs that both believe to be alone, one gets the number, and the other one
-learns that and has changed nothing. While a job runs, heartbeats renew its entry. If they stop, the next job
-creates its own entry after it, and then the first one can no longer commit, should it still be alive. So,
-while a job holds the lease, files that no entry names belong to jobs that can never commit them.
+The lease is a sequence of numbered entries, and no number is used twice. A job creates one entry to say that
+it is running and then, with the next number, one to say what it has done. An entry is created only if there
+is none with its number: if two jobs both believe that they are alone, one gets the number, and the other one
+finds out before it has changed anything. While a job runs, heartbeats renew its entry. If they stop, the next
+job creates its own entry after it, and the first one can no longer commit, should it still be alive. So while
+a job holds the lease, files that no entry names belong to jobs that can never commit them.
 
 Old entries are removed, but never the newest: a job that creates an entry checks whether there is a newer
 one.
@@ -56,7 +56,7 @@ class LeaseEntry(NamedTuple):
 
     @property
     def done(self) -> Document | None:
-        """What the job has done."""
+        """The result of the job."""
         found: Document | None = self.document["done"]
         return found
 
@@ -77,7 +77,7 @@ class JobLease:
         self.what = what
 
     def done(self) -> Document | None:
-        """What the last job that committed has done; None if there was none."""
+        """The result of the last job that committed; None if there was none."""
         return _last_done(self.entries())
 
     @contextmanager
@@ -103,7 +103,7 @@ class JobLease:
         async def read(store: Store) -> list[LeaseEntry]:
             found = []
             for number in await self._numbers(store):
-                with suppress(ObjectMissing):  # an old one, removed meanwhile
+                with suppress(ObjectMissing):  # an old one, which has just been removed
                     found.append(LeaseEntry(number, json.loads(await store.get(self._key(number)))))
             return found
 
@@ -126,7 +126,7 @@ class JobLease:
 
         if not self._with_store(enter):
             raise LeaseTaken(
-                f"another {self.what} was started meanwhile and continues alone: this one has changed nothing"
+                f"another {self.what} was started in the meantime and continues: this one has changed nothing"
             )
 
     def replace(self, entry: LeaseEntry) -> None:
@@ -134,7 +134,7 @@ class JobLease:
         self._with_store(lambda store: store.put(self._key(entry.number), _encoded(entry.document)))
 
     def forget_before(self, number: int) -> None:
-        """Remove the entries before one, except for the last one that says what was done."""
+        """Remove the entries before one, except for the last one with a result."""
         entries = self.entries()
         kept = [entry.number for entry in entries if entry.done is not None][-1:]
         old = [entry.number for entry in entries if entry.number < number and entry.number not in kept]
@@ -192,13 +192,13 @@ class RunningJob:
         self.number = number
         """It is higher than the number of every earlier job."""
         self.done = done
-        """What the last commit has done, of this job or of an earlier one."""
+        """The result of the last commit, by this job or an earlier one."""
         self._entry = LeaseEntry(number, document)
         lease.create(self._entry)
         lease.forget_before(number)
 
     def commit(self, done: Document) -> None:
-        """Record what this job has done; LeaseTaken if another job has taken over."""
+        """Record the result of this job; LeaseTaken if another job has taken over."""
         document = {**self._entry.document, "heard": time.time(), "done": done}
         entry = LeaseEntry(self._entry.number + 1, document)
         self._lease.create(entry)
@@ -208,12 +208,12 @@ class RunningJob:
     def heartbeat(self, ended: Event) -> None:
         """Renew the lease from time to time, until the job has ended."""
         while not ended.wait(HEARTBEAT_SECONDS):
-            with suppress(StoreFailed):  # it may be back in time; if not, the next job takes over
+            with suppress(StoreFailed):  # the store may be back in time; if not, the next job takes over
                 self._write()
 
     def release(self) -> None:
         """Let the next job begin at once."""
-        with suppress(StoreFailed):  # then the next job waits until heartbeats have been missing for a while
+        with suppress(StoreFailed):  # then the next job waits until heartbeats have been absent for a while
             self._write(ended=True)
 
     def _write(self, ended: bool = False) -> None:

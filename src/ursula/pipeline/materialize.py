@@ -1,6 +1,6 @@
-"""`materialize`: folds every stream of a bucket into a state, by a function of yours, and keeps the states.
+"""`materialize`: folds every stream of a bucket into a state with the user's function, and keeps the states.
 
-The next job continues from those states: it reads only what is new. States can also be published as
+The next job continues from those states: it reads only new messages. States can also be published as
 snapshots, so that readers begin with them, without any code in the writers.
 """
 
@@ -40,7 +40,7 @@ _WRITTEN = "path string, states bigint, changed bigint, partial bigint, publishe
 
 @dataclass
 class Materialized:
-    """What a job has done; with `dry_run`, what it would do."""
+    """The result of a job; with `dry_run`, what it would do."""
 
     dry_run: bool
     bucket: str
@@ -69,14 +69,14 @@ def materialize(
     dry_run: bool = False,
     progress: Progress = no_step_progress,
 ) -> Materialized:
-    """Fold what has happened in a bucket since the last job; `fold` is a function, or "module:function".
+    """Fold the messages of a bucket since the last job; `fold` is a function, or "module:function".
 
     `options` are those of a read. With `publish`, the changed states become snapshots; with `trim`, the
     streams are trimmed up to them.
     """
     read = parse_read_options({**options, "includeEvents": "true"})
     if read.after is not None or read.until is not None:
-        raise OptionError("it continues where the last one ended: leave out the offsets")
+        raise OptionError("a job continues where the last one ended: leave out the offsets")
     if trim and not publish:
         raise OptionError("streams are trimmed to published snapshots: give publish too")
     if publish and read.endpoint is None:
@@ -115,7 +115,7 @@ def materialize(
 def _planned(
     read: ReadOptions, target: str, before: Document | None, dry_run: bool
 ) -> tuple[Materialized, str]:
-    """From which position to which the job goes, and the cluster that they belong to."""
+    """The positions from which and up to which to fold, and the cluster that they belong to."""
     view = take_view(read, None)
     if not view.exists:
         raise OptionError(f"{view.root} has no bucket {read.bucket!r}")
@@ -136,7 +136,7 @@ def load_fold(name: str) -> Fold:
 
     module, colon, function = name.partition(":")
     if not colon or not module or not function:
-        raise OptionError(f"a fold is given as module:function, not {name!r}")
+        raise OptionError(f"a fold must be module:function, not {name!r}")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -164,7 +164,7 @@ class _StateTarget:
         )
 
     def tidy(self, job: RunningJob) -> None:
-        """Remove all states but those of the last job that committed."""
+        """Remove all states except those of the last job that committed."""
         named = job.done["files"] if job.done is not None else ()
         remove_files(self._store, self.folder, job.number, named)
         remove_unfinished(self._store, UNFINISHED)
@@ -183,7 +183,7 @@ class _StateTarget:
     def write(
         self, rows: "DataFrame", fold: Fold, server: SnapshotTarget | None, folder: str
     ) -> list[dict[str, Any]]:
-        """Fold rows and write the states; returns what there is to say of each file."""
+        """Fold rows and write the states; returns a description of each file."""
         target, s3 = self._target, self._s3
 
         def work(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -196,7 +196,7 @@ class _StateTarget:
 
 
 def _rows(spark: "SparkSession", options: Mapping[str, str], until: int, after: int) -> "DataFrame":
-    """What has happened, as rows to fold. Whatever a fold does not need is dropped before the shuffle."""
+    """The history, as rows to fold. Whatever a fold does not need is dropped before the shuffle."""
     from pyspark.sql import functions as f
 
     between = {"includeEvents": "true", "endingOffsets": str(until)}

@@ -1,4 +1,4 @@
-"""How a job reports its progress: by what it has planned, or by the tasks that Spark has finished."""
+"""How a job reports its progress: by the steps of its plan, or by the tasks that Spark has finished."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.3
 SETTLE_SECONDS = 2.0
-"""Spark reports the end of a stage a moment later; a job waits for it no longer than this."""
+"""Spark reports the end of a stage with a delay; a job waits for that no longer than this."""
 
 _GROUP_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 CountProgress = Callable[[int, int], None]
-"""Called with how much is done, and how much there is."""
+"""Called with how much is done, and how much there is to do."""
 
 
 def no_progress(done: int, total: int) -> None:
@@ -33,7 +33,7 @@ def no_step_progress(what: str, done: int, total: int) -> None:
 
 @contextmanager
 def report_tasks(spark: "SparkSession", steps: Sequence[str], progress: Progress) -> Iterator[None]:
-    """Report how many tasks are finished of what Spark does for this thread inside the `with` block.
+    """Report how many of the tasks that Spark runs for this thread inside the `with` block are finished.
 
     Spark's stages follow one another. Each stage is one of the steps, in order; all remaining stages are the
     last step. Another thread calls `progress`. Unless there is an error, it is called at the end of every
@@ -70,7 +70,7 @@ class Stage(NamedTuple):
 
 
 class _Watch:
-    """Polls the jobs of a job group from time to time."""
+    """Polls the jobs of a Spark job group from time to time."""
 
     def __init__(self, context: "SparkContext", group: str, steps: Sequence[str], progress: Progress) -> None:
         self._tracker = context.statusTracker()
@@ -107,7 +107,7 @@ class _Watch:
         return bool(jobs) and all(job is not None and job.status != "RUNNING" for job in jobs)
 
     def _stages(self) -> list[Stage]:
-        """The stages that have begun, in order. Spark skips a stage whose results exist already."""
+        """The stages that have begun, in order. Spark skips a stage whose results already exist."""
         jobs = [self._tracker.getJobInfo(job) for job in self._tracker.getJobIdsForGroup(self._group)]
         ids = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
         found = [info for info in map(self._tracker.getStageInfo, ids) if info is not None]

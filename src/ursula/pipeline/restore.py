@@ -1,4 +1,4 @@
-"""`restore`: makes a new node from a copy of a store. Its objects are copied by tasks of Spark."""
+"""`restore`: makes a new node from a copy of a store. Spark tasks copy its objects."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Opens the stores that jobs are given, on the driver."""
+"""Opens the stores of jobs, on the driver."""
 
 from ..cold.objects.open import open_at
 from ..cold.objects.store import Store

@@ -20,7 +20,7 @@ TASKS_PER_CORE = 4
 
 
 class Used(NamedTuple):
-    """What a bucket received on a day; `streams` counts those that received anything."""
+    """The data that a bucket received on a day; `streams` counts the streams that received any."""
 
     bucket: str
     day: date
@@ -31,7 +31,7 @@ class Used(NamedTuple):
 
 @dataclass
 class Usage:
-    """What a job has found; with `dry_run`, only what it would read."""
+    """The result of a job; with `dry_run`, only how much it would read."""
 
     dry_run: bool
     segments: int
@@ -51,7 +51,7 @@ def usage(
     auth: str | None = None,
     progress: Progress = no_step_progress,
 ) -> Usage:
-    """Count the history of a server, or of a store without its server; of all buckets, or of one."""
+    """Count the history of all buckets, or of one: of a server, or of a store without its server."""
     s3 = s3 or S3Options()
     store = ExecutorStore(_root(endpoint, path, dry_run, retry_seconds, auth), s3)
     segments = [segment for live in store.all_live() for segment in live["segments"]]

@@ -1,6 +1,6 @@
 """`verify`: checks that a store has everything that its manifests name, byte by byte, with many readers.
 
-It makes the same checks as `ursula inspect --verify`, except that tasks of Spark read the segments.
+It makes the same checks as `ursula inspect --verify`, except that Spark tasks read the segments.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
 """A bucket as a Spark table.
 
 `spark = ursula.spark.session()`, then `spark.read.format("ursula")` or `ursula.spark.read(spark)`.
-`register` makes the format known to a session that exists already.
+`register` adds the format to a session that already exists.
 
-Executors import the modules of this package too, and may have nothing but pyarrow and what Spark itself
-brings. So here, and in everything that these modules import, other libraries are imported inside functions
-that only the driver calls.
+Executors import the modules of this package too, and may have nothing but pyarrow and the libraries that come
+with Spark. So here, and in everything that these modules import, other libraries are imported inside
+functions that only the driver calls.
 """
 
 import os
@@ -50,7 +50,7 @@ def session(
 def register(spark: "SparkSession") -> None:
     """Make the format "ursula" known to a session, and send the package to executors on other machines."""
     from .launch.package_zip import send_package
-    from .source import UrsulaSource  # it needs pyspark, and this package is importable without
+    from .source import UrsulaSource  # it needs pyspark, and this package must be importable without it
 
     send_package(spark)
     spark.dataSource.register(UrsulaSource)
@@ -60,7 +60,7 @@ def register(spark: "SparkSession") -> None:
 def read(spark: "SparkSession", **options: str | bool | int | float) -> "DataFrame":
     """A bucket up to its current position, with the options and the columns of the format "ursula".
 
-    Spark itself reads the files of the store, which is faster, and skips what a query does not need.
+    Spark itself reads the files of the store, which is faster, and skips data that a query does not need.
     """
     from pyspark.sql.utils import to_str
 

@@ -51,7 +51,7 @@ class ExecutorStore:
     """The objects below the root of a store."""
 
     def __init__(self, root: str, s3: S3Options, unfinished: str = "tmp") -> None:
-        """In a folder, objects that are being written are in `unfinished` below the root."""
+        """If the store is a folder, objects being written are in `unfinished` below the root."""
         self.root = root
         self._unfinished = unfinished
         self.is_remote = root.startswith(_S3)
@@ -125,7 +125,7 @@ class ExecutorStore:
             unfinished.unlink(missing_ok=True)
 
     def move(self, path: str, target: str) -> None:
-        """Rename an object; does nothing if an earlier call has done so already."""
+        """Rename an object; does nothing if an earlier call has already done so."""
         before, after = (f"{self._base}/{name}" for name in (path, target))
         if self._files.get_file_info(before).type == fs.FileType.NotFound:
             return

@@ -1,6 +1,6 @@
-"""An HTTP client for what Spark needs of a server: plans, feeds, bulk writes.
+"""An HTTP client for the requests that Spark makes: plans, feeds, bulk writes.
 
-Executors use it too, and have no HTTP library: it uses the standard library alone.
+Executors use it too, and they have no HTTP library, so it uses only the standard library.
 """
 
 import json
@@ -55,7 +55,7 @@ class ServerUnreachable(Exception):
 class ServerClient:
     """A server at an address. A request that fails is retried for `retry_seconds`.
 
-    `auth` is the Authorization header. It is not sent to where a redirect leads.
+    `auth` is the Authorization header. It is not sent to the target of a redirect.
     """
 
     def __init__(self, endpoint: str, retry_seconds: float, auth: str | None = None) -> None:
@@ -64,7 +64,7 @@ class ServerClient:
         self._auth = auth
 
     def plan(self, bucket: str, after: int | None) -> dict[str, Any]:
-        """Where the history of a bucket is."""
+        """The plan of a bucket: where its history is."""
         query = {"bucket": bucket} | ({} if after is None else {"after": _digits(after)})
         body, _ = self._get(f"/cluster/plan?{urlencode(query)}", {})
         plan: dict[str, Any] = json.loads(body)
@@ -90,7 +90,7 @@ class ServerClient:
         self._ask("/cluster/flush", {}, b"")
 
     def replace_segments(self, group: int, old: list[str], new: str) -> None:
-        """Replace segments by the one that was merged from them."""
+        """Replace segments with the one that was merged from them."""
         body = json.dumps({"group": group, "old": old, "new": [new]}).encode()
         self._ask("/cluster/replace-segments", {"Content-Type": "application/json"}, body)
 
@@ -110,7 +110,7 @@ class ServerClient:
         return name
 
     def ingest(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Append staged rows, however long that takes; returns the server's report."""
+        """Append staged rows, waiting as long as that takes; returns the server's report."""
         body = json.dumps(request).encode()
         while True:
             answer, _, status = self._answer("/cluster/ingest", {"Content-Type": "application/json"}, body)
@@ -159,7 +159,7 @@ def _refusal(error: HTTPError) -> ServerRefused:
         position = None if "position" not in problem else int(problem["position"])
         return ServerRefused(error.code, problem["code"], problem["message"], position)
     except (ValueError, LookupError, TypeError, OSError):
-        return ServerRefused(error.code, "unknown", error.reason or "it did not say why")
+        return ServerRefused(error.code, "unknown", error.reason or "no reason given")
 
 
 def _digits(position: int) -> str:

@@ -1,19 +1,19 @@
-"""What the options of reads and writes share: how a wrong one is rejected, and how S3 is reached."""
+"""What the options of reads and writes have in common: how a wrong one is rejected, and how S3 is reached."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 OFFSET_DIGITS = 20
-"""How many digits an offset or a position has at most, and has where the server expects leading zeros."""
+"""The maximum number of digits of an offset or a position, which is also the number with leading zeros."""
 
 
 class OptionError(ValueError):
-    """An option is missing or makes no sense; the message says what to write instead."""
+    """An option is missing or invalid; the message says what to write instead."""
 
 
 @dataclass(frozen=True)
 class S3Options:
-    """How to reach a store in S3. Whatever is None is looked up where AWS's own tools look."""
+    """How to reach a store in S3. Fields that are None are looked up where the AWS tools look."""
 
     endpoint: str | None = None
     region: str | None = None
@@ -44,7 +44,7 @@ def parse_seconds(options: Mapping[str, str], name: str, default: float) -> floa
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise OptionError(f"{name} is a number of seconds, not {options[name]!r}")
+        raise OptionError(f"{name} must be a number of seconds, not {options[name]!r}")
     return seconds
 
 
@@ -52,5 +52,5 @@ def parse_flag(options: Mapping[str, str], name: str, default: bool = False) -> 
     """An option that is true or false."""
     text = options.get(name, str(default)).lower()
     if text not in ("true", "false"):
-        raise OptionError(f"{name} is true or false, not {options[name]!r}")
+        raise OptionError(f"{name} must be true or false, not {options[name]!r}")
     return text == "true"

@@ -1,10 +1,10 @@
-"""The commands of `ursula` but for `serve` and `config`, each in a file of its name.
+"""The commands of `ursula` except `serve` and `config`, each in a file of its own name.
 
 - `server`: commands that talk to a server, on top of `ursula.client`;
 - `store`: commands that work on a store, without a server;
 - `pipeline`: jobs that Spark runs.
 
-Results go to standard output, fit for pipes; everything else goes to standard error.
+Results go to standard output, ready for pipes; everything else goes to standard error.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,7 @@
 """Groups of options that several commands share, each as one parameter of a command.
 
-Typer knows options only as parameters of a function. A group is a frozen dataclass whose fields are such
-options, with defaults; `with_option_groups` shows them to Typer one by one and hands them to the command as
-one value.
+To Typer, every option is a parameter of a function. A group is a frozen dataclass whose fields are options
+with defaults; `with_option_groups` shows them to Typer one by one and passes them on as one value.
 """
 
 from collections.abc import Callable
@@ -15,7 +14,7 @@ T = TypeVar("T")
 
 
 def with_option_groups(command: Callable[..., T]) -> Callable[..., T]:
-    """The command with the options of its groups in place of the groups."""
+    """The command, with its option groups replaced by their options."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, type[Any]] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}  # type: ignore[misc]
     own = [

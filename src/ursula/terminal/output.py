@@ -1,4 +1,4 @@
-"""What the commands write: results to standard output, everything else to standard error.
+"""The output of commands: results to standard output, everything else to standard error.
 
 Names, titles and error texts come from other users. Characters that could move the cursor, hide text or fake
 a line are escaped, on a terminal and in a pipe alike; JSON stays exact, since it has escapes of its own. The
@@ -23,7 +23,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def size_text(count: int) -> str:
-    """A number of bytes in units that a person can read."""
+    """A number of bytes in a human-readable unit."""
     size, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if size < 1024:
@@ -50,7 +50,7 @@ def emit_json(value: Any, indent: int | None = 2) -> None:
 
 
 def emit_json_text(text: str) -> None:
-    """Write JSON that came from elsewhere: unchanged to a pipe, with the same values to a terminal."""
+    """Write JSON that came from elsewhere: unchanged to a pipe, with equal values to a terminal."""
     shown = printable_json(text) if sys.stdout.isatty() else text
     emit(shown.encode(errors="surrogateescape"))
 
@@ -61,6 +61,6 @@ def say(message: str) -> None:
 
 
 def fail(message: str) -> NoReturn:
-    """Print one line that says what is wrong, and exit with code 1."""
+    """Print one line that explains the problem, and exit with code 1."""
     say(" ".join(message.splitlines()))
     raise typer.Exit(1)

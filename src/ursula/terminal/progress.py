@@ -1,4 +1,4 @@
-"""How far a long command is, on standard error."""
+"""The progress of a long command, on standard error."""
 
 import sys
 import time
@@ -14,7 +14,7 @@ LINE_SECONDS = 10.0
 class ProgressDisplay:
     """Progress on standard error: a bar on a terminal, lines elsewhere.
 
-    There is a line when each kind of work begins, and one every `LINE_SECONDS` with the share that is done.
+    There is a line when each kind of work begins, and one with the percentage every `LINE_SECONDS`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

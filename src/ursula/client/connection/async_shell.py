@@ -34,7 +34,7 @@ TargetT = TypeVar("TargetT")
 
 
 class AsyncShell:
-    """Runs operations against one server, over connections that are kept."""
+    """Runs operations against one server, over persistent connections."""
 
     def __init__(self, endpoint: Endpoint, http: httpx.AsyncClient | None = None) -> None:
         self.endpoint = endpoint
@@ -67,7 +67,7 @@ class AsyncShell:
 
 
 class AsyncDriver:
-    """Performs the actions of one operation, and holds its open answer, if any."""
+    """Performs the actions of one operation, and holds its open response, if any."""
 
     def __init__(self, shell: AsyncShell) -> None:
         self._shell = shell

@@ -43,7 +43,7 @@ def client_options(
 
 
 def resolve(options: RequestOptions) -> ResolvedOptions:
-    """Call the functions among the options. An asynchronous one is a mistake here."""
+    """Call the functions among the options. An asynchronous one is an error here."""
     return ResolvedOptions(
         {name: _text(name, _value(given)) for name, given in options.headers.items()},
         {name: _text(name, _value(given)) for name, given in options.params.items()},

@@ -29,7 +29,7 @@ FOREVER = Patience(give_up_seconds=None)
 
 
 class Attempts:
-    """Consecutive attempts at one thing: how long to wait after each failure, and when to give up."""
+    """Consecutive attempts at one operation: how long to wait after each failure, and when to give up."""
 
     def __init__(self, patience: Patience, clock: Callable[[], float] = time.monotonic) -> None:
         self._patience = patience
@@ -57,7 +57,7 @@ class Attempts:
 def perform(
     request: Request, patience: Patience, send: Callable[[Request], Steps[Answer]] = call
 ) -> Steps[Answer]:
-    """The answer to a request, which is retried while that is safe and patience lasts."""
+    """The response to a request, which is retried while that is safe and patience lasts."""
     attempts = Attempts(patience)
     while True:
         try:

@@ -45,14 +45,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The server's answer to a request."""
+    """The server's response to a request."""
 
     status: int
     headers: httpx.Headers
     body: bytes = b""
 
     def checked(self) -> "Answer":
-        """Return this answer, or raise the error that it reports."""
+        """Return this response, or raise the error that it reports."""
         if self.status >= 300:
             raise error_of_answer(self.status, self.headers, self.body)
         return self
@@ -68,14 +68,14 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Send a request and read the whole answer."""
+    """Send a request and read the whole response."""
 
     request: Request
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Send a request and read only the head of the answer; `Receive` reads the body.
+    """Send a request and read only the head of the response; `Receive` reads the body.
 
     The body of an error is read at once.
     """
@@ -85,7 +85,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """Read the next bytes of the open answer; empty bytes mean its end."""
+    """Read the next bytes of the open response; empty bytes mean its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Item(Generic[T]):
-    """Pass a value to the caller, who iterates over the operation."""
+    """Pass a value to the caller, which iterates over the operation."""
 
     value: T
 
@@ -158,17 +158,17 @@ def with_error_path(path: str, steps: Generator[Any, Any, T]) -> Generator[Any, 
 
 
 def call(request: Request) -> Steps[Answer]:
-    """The whole answer to a request. Raises if it is an error."""
+    """The whole response to a request. Raises if it is an error."""
     return cast(Answer, (yield Call(request))).checked()
 
 
 def open_answer(request: Request) -> Steps[Answer]:
-    """The head of the answer to a request. Raises if it is an error."""
+    """The head of the response to a request. Raises if it is an error."""
     return cast(Answer, (yield Open(request))).checked()
 
 
 def receive() -> Steps[bytes]:
-    """The next bytes of the open answer; empty at its end."""
+    """The next bytes of the open response; empty at its end."""
     return cast(bytes, (yield Receive()))
 
 

@@ -34,7 +34,7 @@ TargetT = TypeVar("TargetT")
 
 
 class SyncShell:
-    """Runs operations against one server, over connections that are kept."""
+    """Runs operations against one server, over persistent connections."""
 
     def __init__(self, endpoint: Endpoint, http: httpx.Client | None = None) -> None:
         self.endpoint = endpoint
@@ -65,7 +65,7 @@ class SyncShell:
 
 
 class SyncDriver:
-    """Performs the actions of one operation, and holds its open answer, if any."""
+    """Performs the actions of one operation, and holds its open response, if any."""
 
     def __init__(self, shell: SyncShell) -> None:
         self._shell = shell

@@ -1,4 +1,4 @@
-"""What both shells pass to httpx: URLs, timeouts, headers, and request bodies that are read from a file."""
+"""The arguments that both shells pass to httpx: URLs, timeouts, headers, and bodies read from a file."""
 
 import asyncio
 import math
@@ -61,7 +61,7 @@ class Endpoint:
         return Endpoint(self.url, self.timeout, self.options.plus(headers, params))
 
     def httpx_options(self) -> dict[str, Any]:
-        """Arguments for the constructor of a client of httpx."""
+        """Arguments for the constructor of an httpx client."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
         return {
             "timeout": self.timeout,

@@ -49,7 +49,7 @@ class EventReader:
     def feed(self, piece: bytes) -> list[ServerEvent]:
         """The events that this piece completes."""
         self._pieces.append(piece)
-        # A carriage return at the end may be half of a line end: the next piece decides.
+        # A carriage return at the end may be half of a line break: the next piece decides.
         if not _LINE_END.search(piece, 0, len(piece) - piece.endswith(b"\r")) and not self._half_ended():
             return []
         data = b"".join(self._pieces)

@@ -15,7 +15,7 @@ PAYLOAD_BYTES_MAX = 2**32 - 1
 def frame(payload: bytes) -> bytes:
     """A payload, prefixed with its length."""
     if len(payload) > PAYLOAD_BYTES_MAX:
-        raise ValueError(f"a frame holds at most {PAYLOAD_BYTES_MAX} bytes, not {len(payload)}")
+        raise ValueError(f"a frame may have at most {PAYLOAD_BYTES_MAX} bytes, not {len(payload)}")
     return _LENGTH.pack(len(payload)) + payload
 
 
@@ -61,5 +61,5 @@ class FrameReader:
             return _LENGTH.size
         (length,) = _LENGTH.unpack_from(data, start)
         if length > self._payload_bytes_max:
-            raise ValueError(f"a frame of {length} bytes is more than {self._payload_bytes_max}")
+            raise ValueError(f"a frame of {length} bytes exceeds the limit of {self._payload_bytes_max}")
         return _LENGTH.size + int(length)

@@ -26,7 +26,7 @@ class PartReader:
         if boundary is None:
             raise InvalidAnswer(f"not a multipart body: there is no boundary in {content_type!r}")
         self._delimiter = b"\r\n--" + (boundary[1] or boundary[2]).encode()
-        # As if the body began with a line end, so that the first delimiter is like the others.
+        # As if the body began with a line break, so that the first delimiter is like the others.
         self._buffer = bytearray(b"\r\n")
         self._searched = 0
         self._in_part = False
@@ -50,7 +50,7 @@ class PartReader:
                 parts.append(_part(bytes(self._buffer[:at])))
             self._in_part = True
             self.ended = self._buffer.startswith(b"--", after)
-            # The line end after a delimiter may be the one before an empty list of headers.
+            # The line break after a delimiter may be the one before an empty list of headers.
             del self._buffer[: len(self._buffer) if self.ended else line_end]
             self._searched = 0
         return parts

@@ -1,1 +1,1 @@
-"""How streams, buckets and the server itself are managed: create, delete, describe, snapshot, flush."""
+"""Managing streams, buckets and the server itself: create, delete, describe, snapshot, flush."""

@@ -1,4 +1,4 @@
-"""Operators' requests: move data out of memory and the log into the store, and undelete a stream."""
+"""Requests for operators: move data from memory and the log into the store, and undelete a stream."""
 
 import json
 from dataclasses import dataclass

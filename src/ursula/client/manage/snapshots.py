@@ -33,7 +33,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, answer: Answer, offset: str) -> "Snapshot":
-        """Read the answer to a GET."""
+        """Read the response to a GET."""
         headers = answer.headers
         return cls(
             offset=offset_or_none(answer, "stream-snapshot-offset") or offset,

@@ -61,7 +61,7 @@ def close(target: StreamTarget, *, incarnation: str | None = None) -> Steps[Appe
 
 
 def delete(target: StreamTarget, *, incarnation: str | None = None) -> Steps[None]:
-    """Delete the stream; if an incarnation is given, only if it is still that one."""
+    """Delete the stream; with an incarnation, only if it still is that one."""
     headers = {} if incarnation is None else {"stream-incarnation": incarnation}
     target.content_type = None
     yield from perform(Request("DELETE", target.address.path, {}, headers), target.patience)

@@ -1,1 +1,1 @@
-"""How a stream or a bucket is read: chunks, records, bootstrap, and live tails and feeds."""
+"""Reading a stream or a bucket: chunks, records, bootstrap, and live tails and feeds."""

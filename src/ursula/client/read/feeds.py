@@ -57,7 +57,7 @@ class FeedEntry:
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
-    """The entries of one answer, and the offset after them."""
+    """The entries of one response, and the offset after them."""
 
     entries: tuple[FeedEntry, ...]
     next_offset: str
@@ -67,7 +67,7 @@ class FeedPage:
 
     @classmethod
     def of(cls, answer: Answer) -> "FeedPage":
-        """Read the answer to a GET."""
+        """Read the response to a GET."""
         headers = answer.headers
         end = next_offset(answer)
         lines = [line for line in answer.body.decode().split("\n") if line]
@@ -160,7 +160,7 @@ class FeedSource:
         return self.request(live)
 
     def take_answer(self, answer: Answer) -> Flow[FeedEntry]:
-        """Pass the entries of an answer to the caller, and move the offset."""
+        """Pass the entries of a response to the caller, and move the offset."""
         yield from self.take_page(FeedPage.of(answer))
 
     def take_page(self, page: FeedPage) -> Flow[FeedEntry]:

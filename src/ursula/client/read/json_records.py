@@ -29,7 +29,7 @@ def records(
 ) -> Flow[Record]:
     """The records from a number on, or the `last` ones; with `live`, then new ones as they arrive.
 
-    `max_records` limits each answer, not the total. Ends at the tail, or with `live` when the stream is
+    `max_records` limits each response, not the total. Ends at the tail, or with `live` when the stream is
     closed. To resume, start from the number after the last record.
     """
     patience = target.live_patience if live else target.patience

@@ -1,4 +1,4 @@
-"""Follow a stream or a feed live, over every lost connection: the loop that tails and feeds share."""
+"""Follow a stream or a feed live, across lost connections: the loop that tails and feeds share."""
 
 import base64
 import binascii
@@ -22,7 +22,7 @@ LONG_POLL_SECONDS = 20
 SILENCE_SECONDS = 30.0
 """How long a live connection may be silent beyond the usual timeout: heartbeats come every 15 s."""
 LEAST_SECONDS = 0.1
-"""The least time that a request gets, even if less of the wait is left."""
+"""The minimum time that a request gets, even if less of the wait is left."""
 OVERTIME_SECONDS = 1.0
 """How much longer than the wait a connection may last before a shorter one replaces it."""
 
@@ -71,7 +71,7 @@ class LiveSource(Protocol[T]):
         """A request that waits for the data after the current offset, at most as long as the limit."""
 
     def take_answer(self, answer: Answer) -> Flow[T]:
-        """Pass the content of an answer to the caller, and move the offset."""
+        """Pass the content of a response to the caller, and move the offset."""
 
     def take_events(self, data: list[bytes], control: Control) -> Flow[T]:
         """Pass the content of data events to the caller, and move the offset."""
@@ -105,7 +105,7 @@ def follow_live(source: LiveSource[T], live: Live, patience: Patience, wait: Wai
 
 
 def _follow_events(source: LiveSource[T], wait: Wait, limit: float | None, attempts: Attempts) -> Flow[T]:
-    """The events of one connection. The server ends it now and then, and expects the client to reconnect."""
+    """The events of one connection. The server ends it periodically, and expects the client to reconnect."""
     heard = False
     events = DataEvents((yield from open_answer(source.live_request("sse", limit))))
     while piece := (yield from receive()):
@@ -115,16 +115,16 @@ def _follow_events(source: LiveSource[T], wait: Wait, limit: float | None, attem
             attempts.succeeded()
         if source.closed or wait.is_over():
             return
-        # A heartbeat is no message and does not extend the wait, but it does extend the connection.
+        # A heartbeat is not a message and does not extend the wait, but it does extend the connection.
         left = wait.seconds_left
         if limit is not None and left is not None and limit - left > OVERTIME_SECONDS:
             return
     if not heard:
-        raise Retryable("no_events", "the connection brought no events")
+        raise Retryable("no_events", "the connection delivered no events")
 
 
 class DataEvents:
-    """Groups the data events of an answer by the control event that gives the offset after them.
+    """Groups the data events of a response by the control event that gives the offset after them.
 
     Data whose control event was lost is dropped: the server sends it again from the old offset.
     """

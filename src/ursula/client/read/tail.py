@@ -36,7 +36,7 @@ class TailStatus:
 
     @property
     def up_to_date(self) -> bool:
-        """Whether every message that the stream had at the last answer was returned."""
+        """Whether every message that the stream had as of the last response was returned."""
         return self._progress.up_to_date
 
     @property

@@ -1,1 +1,1 @@
-"""How messages are written: plain appends, and producers that store each message exactly once."""
+"""Writing messages: plain appends, and producers that store each message exactly once."""

@@ -27,7 +27,7 @@ class BatchResult:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], path: str) -> "BatchResult":
-        """Read one element of the answer, for the stream at a path."""
+        """Read one element of the response, for the stream at a path."""
         refusal = fields.get("error")
         status = int(fields["status"])
         if refusal is None:
@@ -57,8 +57,8 @@ def append(
 ) -> Steps[Appended]:
     """Append bytes or text as they are; with `close`, also close the stream.
 
-    A JSON stream takes JSON text; an array is several messages. Raises OutcomeUnknown if the append may have
-    been written: read the stream to find out, or use a producer.
+    A JSON stream accepts JSON text; an array is several messages. Raises OutcomeUnknown if the append may
+    have been written: read the stream to find out, or use a producer.
     """
     headers = {
         "content-type": (yield from content_type_of(target)),
@@ -112,7 +112,7 @@ def append_batch(
 
 
 def post(target: StreamTarget, path: str, headers: Mapping[str, str], body: bytes) -> Steps[Answer]:
-    """The answer to a write that must not be retried if its outcome is unknown."""
+    """The response to a write that must not be retried if its outcome is unknown."""
     try:
         return (yield from perform(Request("POST", path, {}, headers, body), target.patience))
     except Refused as refusal:

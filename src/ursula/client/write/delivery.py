@@ -27,7 +27,7 @@ SAME_ANSWER_ALWAYS = {400, 413}
 """Statuses that depend on the request alone, so an earlier attempt was refused too."""
 NO_ROUTE = {404, 405, 501}
 MISSING = {"stream_not_found", "bucket_not_found"}
-"""The codes of a 404 for which the route exists, but the stream does not."""
+"""The codes of a 404 that means that the route exists but the stream does not."""
 
 
 class ProducerIdentity:
@@ -39,7 +39,7 @@ class ProducerIdentity:
         if epoch is not None:
             check_count("epoch", epoch, 0, EPOCH_MAX)
         self.producer_id = producer_id or uuid4().hex
-        # The time: an instance that starts later has the greater epoch, without having to remember the last.
+        # The time: an instance that starts later has a greater epoch, without having to remember the last.
         self.epoch = (time.time_ns() // 1000 if producer_id else 0) if epoch is None else epoch
         self.seq = 0
         self._auto_claim = auto_claim

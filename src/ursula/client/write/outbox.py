@@ -15,7 +15,7 @@ FutureT = TypeVar("FutureT")
 class Batching:
     """How messages are batched: a batch is sent when it is full or its first message has lingered.
 
-    One request is in flight at a time, so messages that are queued meanwhile form a batch without lingering.
+    One request is in flight at a time, so messages queued during it form a batch without lingering.
     """
 
     linger_seconds: float = 0.005

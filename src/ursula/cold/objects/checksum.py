@@ -1,8 +1,8 @@
 """Digests of objects, and the checksum that a small JSON object has as its last field.
 
-The checksum covers all bytes before the field, and the object is plain JSON for every reader. To verify it,
-take the bytes before the `,` and line break that precede the last `"checksum"`: the field has their digest.
-The standard library only, since Spark executors may have nothing else.
+The checksum covers all bytes before the field, and the object is still plain JSON for any reader. To verify
+it, take the bytes before the `,` and line break that precede the last `"checksum"`: the field has their
+digest. Uses the standard library only, since Spark executors may have nothing else.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def digest_of(data: "ReadableBuffer") -> str:
 def with_checksum(text: bytes) -> bytes:
     """A JSON object, indented by one space and with at least one field, with its checksum."""
     if not text.endswith(_END):
-        raise ValueError("the text does not end as an indented JSON object does")
+        raise ValueError("the text does not end like an indented JSON object")
     body = text.removesuffix(_END)
     return body + f',\n "checksum": "{digest_of(body)}"'.encode() + _END
 

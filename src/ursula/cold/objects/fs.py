@@ -1,7 +1,7 @@
-"""A store of local files: an object is a file that gets its name when all of it is on the disk.
+"""A store of local files: an object is a file that gets its name once all of it is on the disk.
 
 A file is written in `tmp`, synced, then renamed (or linked if it must not replace another), and every folder
-on its path is synced: a folder that existed may have been made by a process that did not sync it yet. After a
+on its path is synced, even if it existed: the process that made it may not have synced it yet. After a
 removal the folder is synced too, so that the object does not come back.
 """
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 _THREADS = 8
 _HINTS = {
     errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the quota of the disk is used up",
+    errno.EDQUOT: "the disk quota is exhausted",
     errno.EROFS: "the disk is mounted read-only",
     errno.EACCES: "check who owns the folder and its permissions",
     errno.EPERM: "check who owns the folder, its permissions, and that its file system has hard links",
@@ -61,11 +61,11 @@ class FsStore:
         await self._do(self._put, check_key(key), data)
 
     async def create(self, key: str, data: bytes) -> bool:
-        """Store an object unless it is there already."""
+        """Store an object unless it already exists."""
         return await self._do(self._create, check_key(key), data)
 
     async def put_file(self, key: str, path: Path) -> None:
-        """Turn a local file into an object, by a rename if both are on one disk."""
+        """Turn a local file into an object, by renaming it if both are on the same disk."""
         await self._do(self._put_file, check_key(key), path)
 
     async def get(self, key: str) -> bytes:
@@ -106,7 +106,7 @@ class FsStore:
         await self._do(self._forget_unfinished, time.time() - older_than)
 
     async def close(self) -> None:
-        """Wait until the operations under way have ended."""
+        """Wait until the operations in progress have ended."""
         await asyncio.to_thread(self._threads.shutdown)
 
     # --- In threads ----------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class FsStore:
         return path
 
     def _make_root(self) -> None:
-        """Create the root and make its name durable, with those of all its parents that did not exist."""
+        """Create the root and any missing parents, and make their names durable."""
         missing = [folder for folder in (self._root, *self._root.parents) if not folder.exists()]
         self._unfinished.mkdir(parents=True, exist_ok=True)
         for folder in missing:
@@ -236,7 +236,7 @@ class FsStore:
                 if prefix or entry.name != UNFINISHED:
                     yield from self._below(entry.path, f"{prefix}{entry.name}/")
                 continue
-            with suppress(FileNotFoundError):  # it was removed meanwhile
+            with suppress(FileNotFoundError):  # it has been removed in the meantime
                 status = entry.stat()
                 yield ObjectInfo(prefix + entry.name, status.st_size, status.st_mtime)
 
@@ -245,13 +245,13 @@ class FsStore:
             path = self.local_path(key)
             with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 path.unlink()
-            with suppress(OSError):  # a folder is not empty, or removed already
+            with suppress(OSError):  # a folder is not empty, or has already been removed
                 for folder in path.parents[: key.count("/")]:
                     folder.rmdir()
         self._sync_removals({self.local_path(key).parent for key in keys})
 
     def _sync_removals(self, folders: set[Path]) -> None:
-        """Make removals durable: the caller may remove next what these objects named."""
+        """Make removals durable: the caller may go on to remove the objects that these named."""
         while folders:
             folder = folders.pop()
             try:
@@ -268,7 +268,7 @@ class FsStore:
 
 
 def _given(written: Path, path: Path, give: Callable[[Path, Path], None]) -> bool:
-    """Name a file; False if its folder was removed meanwhile with the last object in it: try again."""
+    """Name a file; False if its folder vanished with the last object in it: the caller must try again."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         give(written, path)

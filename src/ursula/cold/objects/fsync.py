@@ -1,4 +1,4 @@
-"""Names that survive a crash of the machine. For Spark executors too: the standard library only."""
+"""Making names survive a crash of the machine. For Spark executors too, so the standard library only."""
 
 import os
 from pathlib import Path

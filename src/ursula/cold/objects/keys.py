@@ -32,7 +32,7 @@ _STAGED = re.compile(
 
 
 def made_at(key: str) -> int | None:
-    """When an object got its key, in microseconds since 1970; None if no ULID ends the key."""
+    """When an object got its key, in microseconds since 1970; None if the key does not end with a ULID."""
     ulid = key.rpartition("/")[2].partition(".")[0].rpartition("-")[2]
     return milliseconds_of(ulid) * 1000 if is_ulid(ulid) else None
 
@@ -41,12 +41,12 @@ def made_at(key: str) -> int | None:
 
 
 def segments_prefix(group: int) -> str:
-    """What the keys of all segments of a group begin with."""
+    """The prefix of the keys of all segments of a group."""
     return f"segments/g{group}/"
 
 
 def segment_prefix(group: int, first: int, last: int) -> str:
-    """What the key of a segment of these positions begins with."""
+    """The prefix of the keys of a segment of these positions."""
     return f"{segments_prefix(group)}{first:020d}-{last:020d}-"
 
 
@@ -56,12 +56,12 @@ def segment_key(group: int, first: int, last: int) -> str:
 
 
 def states_prefix(group: int) -> str:
-    """What the keys of all state objects of a group begin with."""
+    """The prefix of the keys of all state objects of a group."""
     return f"state/g{group}/"
 
 
 def state_prefix(group: int, position: int) -> str:
-    """What the key of state rows as of this position begins with."""
+    """The prefix of the keys of state rows as of this position."""
     return f"{states_prefix(group)}{position:020d}-"
 
 
@@ -74,12 +74,12 @@ def state_key(group: int, position: int) -> str:
 
 
 def manifests_prefix(group: int | str) -> str:
-    """What the keys of all manifests of a group begin with."""
+    """The prefix of the keys of all manifests of a group."""
     return f"manifests/g{group}/"
 
 
 def manifest_prefix(group: int, position: int) -> str:
-    """What the key of a manifest of this position begins with."""
+    """The prefix of the keys of a manifest of this position."""
     return f"{manifests_prefix(group)}{position:020d}-"
 
 
@@ -98,7 +98,7 @@ def generation_key(generation: int) -> str:
     return f"{GENERATIONS}{generation}.json"
 
 
-# Blobs, which the log names without the folder
+# Blobs, which the log names without the prefix
 
 
 def new_blob(bucket: str, incarnation: str) -> str:
@@ -118,7 +118,7 @@ def blob_key(blob: str) -> str:
 
 
 class StagedKey(NamedTuple):
-    """What the key of a staged object says; keys of early versions have no digest."""
+    """The parts of the key of a staged object; keys of early versions have no digest."""
 
     bucket: str
     digest: str | None
@@ -132,7 +132,7 @@ def staged_key(bucket: str, digest: str) -> str:
 
 
 def parse_staged(key: str) -> StagedKey | None:
-    """What a key says; None if it is not the key of a staged object. The bucket is percent-encoded."""
+    """The parts of a key; None if it is not that of a staged object. The bucket is percent-encoded."""
     found = _STAGED.fullmatch(key)
     at = made_at(key) if found is not None else None
     return None if found is None or at is None else StagedKey(found["bucket"], found["digest"], at)

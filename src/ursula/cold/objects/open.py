@@ -1,4 +1,4 @@
-"""Opening a store: the one place that chooses which, by the configuration or by an argument."""
+"""Opening a store: the one place that chooses the kind, from the configuration or from an argument."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ def open_at(where: str, cold: ColdSettings | None = None) -> Store:
 
 
 def _s3(cold: ColdSettings) -> Store:
-    from .s3 import Credentials, S3Store  # the import takes long, and most processes do not need it
+    from .s3 import Credentials, S3Store  # the import is slow, and most processes do not need it
 
     return S3Store(
         cold.s3_bucket,

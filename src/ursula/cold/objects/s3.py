@@ -1,7 +1,7 @@
 """A store in S3, or in any service with the same API.
 
-Large objects are sent and fetched in parts, so that a slow line can carry each within the timeout of a
-request.
+Large objects are sent and fetched in parts, so that each part fits in the timeout of a request even on a slow
+connection.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _PARTS_AT_ONCE = 4
 _CONNECT_TIMEOUT = timedelta(seconds=5)
 _REQUEST_TIMEOUT = timedelta(seconds=30)
 _RETRIES_MAX = 1000
-"""In practice unlimited: only the time ends retries."""
+"""In practice unlimited: only the retry timeout ends retries."""
 _RANGE_NOT_SATISFIABLE = 416
 
 _KEYS = "cold.s3_access_key_id, cold.s3_secret_access_key and cold.s3_session_token"
@@ -46,9 +46,9 @@ _HINTS = {
     301: "check cold.s3_region",
     400: "check cold.s3_region and cold.s3_endpoint",
     401: f"check {_KEYS}",
-    403: f"check {_KEYS}, what they allow, and the clock of this machine",
+    403: f"check {_KEYS}, their permissions, and the clock of this machine",
     404: "check cold.s3_bucket, cold.s3_endpoint and cold.s3_region",
-    501: "cold.s3_endpoint must know conditional PUT and uploads in parts",
+    501: "cold.s3_endpoint must support conditional PUT and multipart uploads",
     507: "the disks of the store are full",
 }
 
@@ -75,9 +75,9 @@ class S3Store:
         credentials: Credentials | None = None,
         patience: float = 10.0,
     ) -> None:
-        """Without credentials, those of the environment, the container or the machine are used, as AWS does.
+        """Without credentials, uses those of the environment, the container or the machine, as AWS tools do.
 
-        `patience` is for how many seconds a request is retried.
+        `patience` is how many seconds a request is retried for.
         """
         self._bucket = bucket
         self._prefix = prefix.strip("/")
@@ -106,7 +106,7 @@ class S3Store:
             )
 
         self._store = opened(_RETRIES_MAX)
-        self._once = opened(0)  # a retried create could find the object that it made itself
+        self._once = opened(0)  # a retried create could find the object that its first attempt made
 
     @property
     def root(self) -> str:
@@ -115,7 +115,7 @@ class S3Store:
 
     async def put(self, key: str, data: bytes | memoryview) -> None:
         """Store an object, or replace it."""
-        whole = memoryview(data).cast("B")  # obstore rejects views of signed bytes, as Arrow has them
+        whole = memoryview(data).cast("B")  # obstore rejects views of signed bytes, which Arrow returns
         await self._do(
             obstore.put_async(
                 self._store, check_key(key), whole, chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE
@@ -207,7 +207,7 @@ class S3Store:
         """Do nothing: a lifecycle rule of the bucket removes the parts of unfinished uploads."""
 
     async def close(self) -> None:
-        """Do nothing: only idle connections are open, and they end by themselves."""
+        """Do nothing: only idle connections are open, and they close by themselves."""
 
     async def _parts(self, key: str, size: int) -> AsyncIterator[bytes | memoryview]:
         """All of an object in parts, a few of them fetched at a time."""
@@ -250,13 +250,13 @@ class S3Store:
         code = re.search(r"<Code>(\w+)</Code>", text)
         status = _status(text)
         if status is None and ("redential" in text or "169.254." in text):
-            why = f"there are no credentials for it; set {_KEYS}, or the variables that AWS knows"
+            why = f"there are no credentials for it; set {_KEYS}, or the usual AWS environment variables"
         elif status is None:
             reason = text.partition("\n")[0].rpartition(" - ")[2].strip()
             why = f"no answer from {self._endpoint} ({reason}); check cold.s3_endpoint and the network"
         else:
             hint = _HINTS.get(status, "try again later" if status >= 500 else "check cold.s3_endpoint")
-            why = f"{self._endpoint} answers {status}{f' {code[1]}' if code else ''}; {hint}"
+            why = f"{self._endpoint} responds with {status}{f' {code[1]}' if code else ''}; {hint}"
         return StoreUnavailable(f"the store {self.root}: {why}")
 
 
@@ -271,19 +271,19 @@ def _status(text: str) -> int | None:
 
 
 def _config(region: str, endpoint: str) -> "S3Config":
-    """Only the settings that were made: obstore takes the rest from the variables of AWS."""
+    """Only the settings that are set: obstore takes the rest from the AWS environment variables."""
     config: S3Config = {}
     if region:
         config["region"] = region
     if endpoint:
         config["endpoint"] = endpoint
-        config["aws_endpoint_url_s3"] = endpoint  # otherwise the variable of that name would win
+        config["aws_endpoint_url_s3"] = endpoint  # otherwise the environment variable would win
         config["virtual_hosted_style_request"] = False
     return config
 
 
 def _provider(credentials: Credentials | None) -> "Callable[[], S3Credential] | None":
-    """These credentials and nothing from the environment, which may have the token of another account."""
+    """These credentials and none from the environment, which may have the token of another account."""
     if credentials is None:
         return None
 

@@ -12,7 +12,7 @@ UNFINISHED = "tmp"
 """The folder of unfinished files; no object may be in it."""
 
 PART_BYTES = 8 << 20
-"""Remote objects are sent in parts of this size, and best fetched in the same ones."""
+"""Remote objects are sent in parts of this size; fetching the same parts is cheapest."""
 
 
 class ObjectInfo(NamedTuple):
@@ -24,17 +24,17 @@ class ObjectInfo(NamedTuple):
 
 
 class Store(Protocol):
-    """Objects below a root; an object is durable when the call that puts it returns."""
+    """Objects below a root. An object is durable once the call that stores it returns."""
 
     @property
     def root(self) -> str:
-        """Its address, as an operator writes it: an absolute folder, or s3://bucket/prefix."""
+        """Its address as an operator writes it: an absolute path, or s3://bucket/prefix."""
 
     async def put(self, key: str, data: bytes | memoryview) -> None:
-        """Store or replace an object; no reader sees a mixture of both."""
+        """Store or replace an object; no reader sees a mixture of old and new."""
 
     async def create(self, key: str, data: bytes) -> bool:
-        """Store an object unless it exists; return False if it did, whoever made it."""
+        """Store an object unless it exists; return False if it did, no matter who made it."""
 
     async def put_file(self, key: str, path: Path) -> None:
         """Turn a local file into an object; the file is gone afterwards."""

@@ -29,4 +29,4 @@ def as_store_failure() -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise StoreUnavailable(f"it cannot be written on its way to the store: {reason}") from error
+        raise StoreUnavailable(f"a temporary file for the store cannot be written: {reason}") from error

@@ -1,7 +1,7 @@
 """The footer of a segment, and the row groups that it names. `schema.py` describes the format.
 
-For the server and for Spark executors: the standard library and pyarrow only. Blocking, nearly all of it
-without the GIL: for threads.
+For the server and for Spark executors: the standard library and pyarrow only. Blocking, so for threads;
+nearly all of it runs without the GIL.
 """
 
 import json
@@ -47,7 +47,7 @@ class Footer:
 
     @classmethod
     def parse(cls, key: str, tail: bytes | memoryview, crc: int | None) -> "Footer":
-        """The footer at the end of these bytes; ValueError if it is damaged or not one of ours."""
+        """The footer at the end of these bytes; ValueError if it is damaged or not a segment's."""
         try:
             size = cls.size_in(tail)
             if tail[-4:] != _MAGIC or len(tail) < size:
@@ -86,11 +86,11 @@ class Footer:
         return row_group if row_group.last[:3] >= key[:3] else None
 
     def find_record(self, bucket: str, stream: str, incarnation: str, record: int) -> RowGroup | None:
-        """The row group with the stream's message of this ordinal, if there is one."""
+        """The row group with the stream's message with this ordinal, if there is one."""
         name = (bucket, stream, incarnation)
         for row_group in reversed(self._between(name)):
             if row_group.first_append is None or row_group.first_append[:3] > name:
-                continue  # it has only events of the stream, at the end of the stream's rows
+                continue  # all it has of the stream are events, at the end of its rows
             if row_group.first_append[:3] < name or row_group.first_record <= record:
                 return row_group
         return None
@@ -152,7 +152,7 @@ def decode_row_group(
 
 
 class _RowGroupFile:
-    """A file of which only the bytes of one row group are there. Reads outside of them return nothing."""
+    """A file that has only the bytes of one row group. Reads outside them return nothing."""
 
     closed = False
 

@@ -1,7 +1,7 @@
 """Range requests to a remote store, for readers that fetch one range after another.
 
-A request ends at the boundary of an upload part if one is near: a store keeps parts as they were sent, and a
-range that begins or ends inside a part costs it the whole part. The surplus bytes are kept: the next range
+A request ends at the boundary of an upload part if one is near: a store keeps parts as they were sent, and
+reads a whole part for a range that begins or ends inside it. The surplus bytes are kept, since the next range
 begins with them.
 """
 
@@ -53,7 +53,7 @@ class RangeFetcher:
 
 
 def up_to_part_boundary(row_groups: Sequence[RowGroup]) -> Sequence[RowGroup]:
-    """Of consecutive row groups, those that end before the last part boundary; all if there is none."""
+    """Those of consecutive row groups that end before the last part boundary; all if there is none."""
     boundary = row_groups[-1].end // PART_BYTES * PART_BYTES
     before = [row_group for row_group in row_groups if row_group.end <= boundary]
     return before or row_groups

@@ -29,7 +29,7 @@ Name = tuple[str, str, str]
 
 
 class SegmentRef(NamedTuple):
-    """A segment, with what it takes to fetch its footer and to check it."""
+    """A segment, with the facts that are needed to fetch and check its footer."""
 
     key: str
     size: int
@@ -69,7 +69,7 @@ def _single_slice(footer: Footer, row_group: RowGroup, data: Data) -> StreamSlic
 
 
 class Segments:
-    """The segments of a store. Footers and the messages of streams go through a cache; threads decode."""
+    """The segments of a store. Footers and row groups go through a cache; threads decode them."""
 
     def __init__(self, store: Store, cache: Cache, threads: Executor) -> None:
         self.fetch_count = 0
@@ -102,7 +102,7 @@ class Segments:
         return (ref.key, row_group.number) in self._cache
 
     def mark_consumed(self, ref: SegmentRef, row_group: RowGroup) -> None:
-        """Note that a reader has finished a row group and continues with the next."""
+        """Note that a reader has finished with a row group and continues with the next."""
         self._cache.mark_consumed((ref.key, row_group.number))
 
     async def fetch(self, ref: SegmentRef, row_groups: Sequence[RowGroup], name: Name) -> None:
@@ -124,7 +124,7 @@ class Segments:
     async def _load(
         self, ref: SegmentRef, row_group: RowGroup, name: Name, get_range: GetRange | None = None
     ) -> CachedRowGroup:
-        """A row group through the cache; it is decoded with the messages of this stream in mind."""
+        """A row group through the cache; it is decoded for a reader of this stream."""
 
         async def load() -> tuple[CachedRowGroup, int]:
             footer = self._in_use.get(ref) or await self.footer(ref)

@@ -11,7 +11,7 @@ from .footer import Footer, decode_row_group
 from .schema import NAME_COLUMNS
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, TypeError)
-"""What decoding damaged bytes may raise."""
+"""The exceptions that decoding damaged bytes may raise."""
 
 
 class Range(NamedTuple):
@@ -34,7 +34,7 @@ class RowGroupReport(NamedTuple):
 
 
 class SegmentReport(NamedTuple):
-    """The contents of a segment. If there are problems, only what could be read of it."""
+    """The contents of a segment. If there are problems, only the parts that could be read."""
 
     key: str
     bytes: int
@@ -118,7 +118,7 @@ def ranges_of(table: pa.Table) -> list[Range]:
     starts, ends = appends["offset"], appends["next_offset"]
     lengths = pc.fill_null(pc.binary_length(appends["payload"]), 0).cast(pa.int64())
     if not pc.all(pc.equal(lengths, pc.subtract(ends, starts))).as_py():
-        raise ValueError("a message is not as long as its offsets say")
+        raise ValueError("the length of a message does not match its offsets")
     breaks = pc.not_equal(starts.slice(1), ends.slice(0, count - 1))
     for name in NAME_COLUMNS:
         column = pc.fill_null(appends[name], "")

@@ -1,12 +1,12 @@
 """The format of a segment: a Parquet file of many streams from which a range of one stream is read cheaply.
 
-There is one row for every message and event of a bucket. Field ids are fixed and never used again, every
-column may be null, and types are only ever widened.
+There is one row for every message and event of a bucket. Field ids are fixed and never reused, every column
+may be null, and types are only ever widened.
 
 Rows are sorted by (bucket, stream, incarnation, offset, position, index), and rows that are equal in all of
-these keep the order of the log; nulls come first and count as "" or -1. A row group holds 1 MiB of payloads
-and events or 65,536 rows, whichever is less, but at least one row. Its column chunks follow each other in the
-file, so one range of bytes is one row group.
+these keep the order of the log; nulls come first and count as "" or -1. A row group has 1 MiB of payloads and
+events or 65,536 rows, whichever is less, but at least one row. Its column chunks are contiguous in the file,
+so a row group is one range of bytes.
 
 The key-value metadata of the footer has the version `ursula.format`, the decimal numbers `ursula.group`,
 `ursula.first` and `ursula.last` (the rows are those of the positions after the first and up to the last), and

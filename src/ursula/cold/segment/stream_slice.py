@@ -1,5 +1,5 @@
-"""Stream slices: the messages of one stream in one row group, read just as messages in memory are; and the
-rows of a bucket, sorted back into the order of the log.
+"""Stream slices: the messages of one stream in one row group, read just like messages in memory; and the rows
+of a bucket, sorted back into the order of the log.
 
 For the server and for Spark executors: the standard library and pyarrow only.
 """
@@ -28,10 +28,10 @@ _KINDS = (
     "delete",
     "expire",
 )
-"""In the order in which one command reports them of a stream."""
+"""The events that one command may cause for a stream, in this order."""
 
 PLAIN_COLUMNS = ("payload",)
-"""The columns to read of a row group with a single stream, if that has no ordinals."""
+"""The columns to read of a row group with a single stream that has no ordinals."""
 
 SINGLE_COLUMNS = ("offset", "next_offset", "kind", "payload", "record", "position", "index", "event")
 """The columns to read of a row group with a single stream."""
@@ -40,14 +40,14 @@ SLICE_COLUMNS = (*NAME_COLUMNS, *SINGLE_COLUMNS)
 """The columns to read of a row group with several streams."""
 
 NAMES_LISTED = 1024
-"""Up to how many names of streams are a list; more stay columns."""
+"""Up to how many names of streams are turned into a list; more than that remain columns."""
 
 _NO_COMMAND = (-1, -1)
 _SET, _UNSET = b"\1", b"\0"
 
 
 class StreamSlice(MessageRange):
-    """Consecutive messages of a stream. Their bytes follow each other in `data`, perhaps between others.
+    """Consecutive messages of a stream. Their bytes are contiguous in `data`, which may have more bytes.
 
     An append of several messages may begin in the slice before this one, or continue in the next. Then the
     last command of the one and the first command of the other, each a position and an index, are the same.
@@ -89,7 +89,7 @@ class StreamSlice(MessageRange):
 
     @classmethod
     def of_plain(cls, payloads: pa.Array, start: int, last: int) -> "StreamSlice":
-        """The messages of rows that all belong to a stream without ordinals; the last row is a message.
+        """The messages of rows that all belong to one stream without ordinals; the last row is a message.
 
         The first message begins at `start`, the last one at `last`.
         """
@@ -113,8 +113,8 @@ class StreamSlice(MessageRange):
     def read(self, offset: int, limit: int, bytes_max: int, whole: bool, into: list[Any], split: bool) -> int:
         """Add the bytes between offset and limit to `into`, about `bytes_max` of them; return where they end.
 
-        With `whole`, messages are not cut for size, and one is taken however large it is if `into` is empty.
-        With `split`, every message is an item of its own; without, all are one item.
+        With `whole`, no message is cut, and if `into` is empty, the first one is added however large it is.
+        With `split`, every message is an item of its own; otherwise all are one item.
         """
         first, _, stop = self.cut(offset, limit, bytes_max, whole, not into)
         if stop == offset:
@@ -129,7 +129,7 @@ class StreamSlice(MessageRange):
 
 
 class _ManyNames(Sequence[tuple[str, ...]]):
-    """The names of very many streams, in order, as columns: smaller than a list, but slower to search."""
+    """The names of a great many streams, in order, as columns: smaller than a list, but slower to search."""
 
     def __init__(self, columns: list[pa.Array]) -> None:
         self._columns = columns
@@ -142,7 +142,7 @@ class _ManyNames(Sequence[tuple[str, ...]]):
 
 
 class RowGroupStreams:
-    """The messages in a decoded row group, stream by stream; prepared once, so that a slice costs little.
+    """The messages in a decoded row group, stream by stream; prepared once, so that slices are cheap.
 
     Without columns that name streams, all rows belong to one stream.
     """
@@ -172,7 +172,7 @@ class RowGroupStreams:
         return len(self._data) + 48 * len(self._ends) + 256 * len(self._firsts) + 1024
 
     def find(self, *name: str) -> StreamSlice | None:
-        """The messages of a stream; ValueError if some between others are missing."""
+        """The messages of a stream; ValueError if there are gaps between them."""
         names, firsts = self._names, self._firsts
         number = bisect_left(names, name)
         if number == len(names) or names[number] != name:
@@ -189,7 +189,7 @@ class RowGroupStreams:
         if starts[1:] != ends[:-1] or size != ends[-1] - starts[0]:
             raise ValueError(f"messages of {stream} are missing between {starts[0]} and {ends[-1]}")
         record = self._record[first].as_py()
-        if record is None:  # only JSON has several messages in an append; elsewhere they are a batch
+        if record is None:  # only JSON appends have several messages
             return StreamSlice(starts[0], ends, self._data, data_start)
         flags = self._append_flags[first + 1 : last] + _SET
         return StreamSlice(
@@ -222,7 +222,7 @@ def rows_in_order(table: pa.Table, bucket: str, after: int, until: int) -> pa.Ta
 
 
 def as_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, without a copy if it is one already."""
+    """A column as one array, without a copy if it already is one."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
@@ -236,7 +236,7 @@ def _integers(values: pa.Array) -> "array[int]":
 
 
 def _joined(values: pa.Array) -> bytes:
-    """The bytes of all values, joined; nulls have none."""
+    """The bytes of all values, joined; nulls are skipped."""
     _, offsets, data = values.buffers()
     if data is None or not len(values):
         return b""
@@ -272,7 +272,7 @@ def _differs(count: int, *columns: pa.Array) -> pa.BooleanArray:
 
 
 def _begin_rows(begins: pa.BooleanArray) -> "array[int]":
-    """The numbers of the rows at which something begins, and the number of all rows."""
+    """The numbers of the rows at which something begins, followed by the total number of rows."""
     rows = _integers(pc.indices_nonzero(begins))
     rows.append(len(begins))
     return rows

@@ -1,7 +1,7 @@
 """Writing segments: rows are sorted, split into row groups and encoded. `schema.py` describes the format.
 
-For the server and for Spark executors: the standard library and pyarrow only. Blocking, nearly all of it
-without the GIL: for threads.
+For the server and for Spark executors: the standard library and pyarrow only. Blocking, so for threads;
+nearly all of it runs without the GIL.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ ZSTD_LEVEL = 3
 
 _DICTIONARY_COLUMNS = [*NAME_COLUMNS, "kind", "content_type", "producer_id", "group", "producer_epoch"]
 _DELTA_COLUMNS = ("offset", "next_offset", "position", "index", "appended_at")
-"""Without the columns that may have only nulls in a row group: several readers fail at such a page."""
+"""Excludes columns that may be all null in a row group, since several readers fail on such a page."""
 
 _BUFFER_BYTES = 4 << 20
 _SAMPLES = 16
@@ -41,7 +41,7 @@ _SAMPLE_BYTES = 8 << 10
 _WORTH_IT = 0.95
 
 Pause = Callable[[], None]
-"""Called between two steps of writing a segment, so that other threads get their turn."""
+"""Called between two steps of writing a segment, to let other threads run."""
 
 
 def _no_pause() -> None:
@@ -49,7 +49,7 @@ def _no_pause() -> None:
 
 
 class SegmentSummary(NamedTuple):
-    """What must be known of a segment to name it and to read it."""
+    """The facts about a segment that are needed to name it and to read it."""
 
     size: int
     row_count: int
@@ -116,14 +116,14 @@ class SegmentWriter:
         return summary
 
     def discard(self) -> None:
-        """Stop writing, if it has not finished, and remove the file."""
+        """Stop writing if it has not finished, and remove the file."""
         with self._lock:
             self._file.close()
         self.path.unlink(missing_ok=True)
 
 
 class _Encoder:
-    """Sorts rows, splits them into row groups and writes these; the last row group waits for more rows."""
+    """Sorts rows, splits them into row groups and writes them; the last row group waits for more rows."""
 
     def __init__(self, write: Callable[[bytes], Any], bytes_max: int, rows_max: int) -> None:
         self._limits = bytes_max, rows_max
@@ -159,7 +159,7 @@ class _Encoder:
         self._waiting = self._rows(table, order, begin, end)
 
     def _rows(self, table: pa.Table, order: pa.Array, begin: int, end: int) -> pa.Table:
-        """The rows of a row group: waiting ones, which all go into the first row group, then new ones."""
+        """The rows of a row group: the waiting ones, which all go into the first row group, then new ones."""
         before = self._waiting.num_rows
         taken = table.take(order.slice(max(0, begin - before), end - max(begin, before)))
         if begin < before:
@@ -215,7 +215,7 @@ class _Encoder:
 
 
 def is_worth_compressing(payloads: pa.ChunkedArray) -> bool:
-    """Whether messages get smaller, judged by samples of them: encrypted or compressed ones do not."""
+    """Whether compression makes messages smaller, judged by samples: it does not if they are encrypted."""
     some = []
     for chunk in payloads.chunks:
         data = chunk.buffers()[2]
@@ -227,7 +227,7 @@ def is_worth_compressing(payloads: pa.ChunkedArray) -> bool:
 
 
 class _Sink:
-    """Passes on what is written, and computes size, checksum and digest on the way."""
+    """Passes the written bytes on, and computes their size, checksum and digest on the way."""
 
     closed = False
 
@@ -276,7 +276,7 @@ def _order(table: pa.Table, pause: Pause) -> pa.Array:
 
 
 def _ranks(names: pa.ChunkedArray) -> pa.Array:
-    """Numbers that sort as the names do: there are few names, and numbers are sorted many times as fast."""
+    """Numbers that sort as the names do: there are few names, and sorting numbers is many times faster."""
     encoded = pc.fill_null(names, "").combine_chunks().dictionary_encode()
     return pc.rank(encoded.dictionary, "ascending", tiebreaker="dense").take(encoded.indices)
 

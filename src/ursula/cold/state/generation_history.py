@@ -11,7 +11,7 @@ from ...positions import GENERATION_SHIFT
 class Lineage:
     """The generations that led to the current one. A restore may have gone back past several of them.
 
-    `ended` has, by generation and then by group, the last position of the generation before that counts.
+    `ended` has, by generation and group, the last position of the previous generation that counts.
     """
 
     def __init__(self, ended: Mapping[int, Mapping[str, int]], current: int) -> None:
@@ -19,7 +19,7 @@ class Lineage:
         self._current = current
 
     def end_before(self, group: int, position: int) -> int | None:
-        """The last position that counts before one that does not; None if it counts itself."""
+        """The last position that counts before this one; None if this one counts."""
         wanted, generation = position >> GENERATION_SHIFT, self._current
         while wanted < generation:
             end = self._ended.get(generation, {}).get(str(group))

@@ -1,8 +1,8 @@
 """The small objects that name the large ones: manifests, generations and live lists, all JSON.
 
 A manifest names the objects of a group as of a cut: the state objects (a base and the changes after it), the
-segment of the last flush, and the manifest before. A generation says when, and from which manifest, a new log
-began. A live list is for readers outside the server: it names the segments that are the history now.
+segment of the last flush, and the previous manifest. A generation says when, and from which manifest, a new
+log began. A live list is for readers outside the server: it names the segments that make up the history now.
 
 Each ends with a checksum of its own bytes (`checksum.py`) and must agree with its key, so that a reader gets
 either what was written or ObjectDamaged. Objects of early versions have no checksum and are checked against
@@ -23,7 +23,7 @@ GENERATION_HINT = (
     "put it back from a copy of the store, such as a backup by `ursula pipeline backup`; without it "
     "nothing can be started or restored from the store"
 )
-"""What to do about a generation that cannot be read: only the same object helps."""
+"""What to do about a generation that cannot be read: nothing but the original object helps."""
 
 
 class SegmentFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,7 +66,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """When a generation began, and from which manifest, if from one."""
+    """When a generation began, and from which manifest, if any."""
 
     format: int
     cluster: str
@@ -75,7 +75,7 @@ class Generation(msgspec.Struct, frozen=True):
     at: int
     source: str | None = None
     ended: dict[str, int] = {}
-    """By group: the last position of the generation before that counts."""
+    """By group: the last position of the previous generation that counts."""
 
 
 class LiveSegment(msgspec.Struct, frozen=True):
@@ -130,13 +130,13 @@ async def read_manifest(store: Store, key: str) -> Manifest:
 
 
 async def last_at(store: Store, found: Sequence[FoundManifest], time: int) -> int:
-    """The index of the last manifest at or before a time, from the newest on; their number if none.
+    """The index of the last manifest at or before a time, counted from the newest; `len(found)` if none.
 
     It may be unreadable. A manifest that was written later counts only if it can be read.
     """
     number = len(found)
     for index, one in enumerate(found):
-        if _was_written_before(one.key, time):  # and its cut was earlier still
+        if _was_written_before(one.key, time):  # and its cut is even earlier
             number = index
             break
     for index in range(number - 1, -1, -1):
@@ -177,7 +177,7 @@ def _was_written_before(key: str, time: int) -> bool:
 
 
 def decode(key: str, data: bytes, kind: type[Document]) -> Document:
-    """The document in the object of a key; ObjectDamaged if it is not what was written."""
+    """The document in the object with this key; ObjectDamaged if it is not what was written."""
     try:
         has_checksum = checksum.has_checksum(data)
         document = msgspec.json.decode(data, type=kind)
@@ -187,7 +187,7 @@ def decode(key: str, data: bytes, kind: type[Document]) -> Document:
         raise ObjectDamaged(key, str(error)) from None
     version = getattr(document, "format", FORMAT)
     if version != FORMAT:
-        raise ObjectDamaged(key, f"it has format {version}, and this version of ursula reads format {FORMAT}")
+        raise ObjectDamaged(key, f"it has format {version}, but this version of ursula reads format {FORMAT}")
     for problem in _PROBLEMS[kind](key, document):
         raise ObjectDamaged(key, problem)
     return document
@@ -204,9 +204,9 @@ def _manifest_problems(key: str, manifest: Manifest) -> Iterator[str]:
     """Why a manifest cannot be what was written under this key."""
     group, position, segment = manifest.group, manifest.position, manifest.segment
     if not key.startswith(keys.manifest_prefix(group, position)):
-        yield f"it says that it is of group {group} and position {position}, but its name says otherwise"
+        yield f"its group {group} and position {position} do not match its name"
     if manifest.generation != position >> GENERATION_SHIFT:
-        yield f"position {position} is not of generation {manifest.generation}"
+        yield f"position {position} is not in generation {manifest.generation}"
     if not 0 <= manifest.start <= position:
         yield f"it begins at position {manifest.start} and ends at {position}"
     if segment is not None:
@@ -215,9 +215,9 @@ def _manifest_problems(key: str, manifest: Manifest) -> Iterator[str]:
         if not segment.path.startswith(keys.segment_prefix(group, segment.first, segment.last)):
             yield f"the segment {segment.path} is of other positions"
     if not manifest.state or not manifest.state[-1].path.startswith(keys.state_prefix(group, position)):
-        yield f"it names no state of position {position}"
+        yield f"it names no state as of position {position}"
     if [state.base for state in manifest.state] != [True] + [False] * (len(manifest.state) - 1):
-        yield "its state is not one base and the changes after it"
+        yield "its state objects are not one base and the changes after it"
     if manifest.previous is not None and not manifest.previous.startswith(keys.manifests_prefix(group)):
         yield f"{manifest.previous} is not the name of a manifest"
 
@@ -225,21 +225,21 @@ def _manifest_problems(key: str, manifest: Manifest) -> Iterator[str]:
 def _generation_problems(key: str, generation: Generation) -> Iterator[str]:
     """Why a generation cannot be what was written under this key."""
     if key != keys.generation_key(generation.generation):
-        yield f"it says that it is of generation {generation.generation}, but its name says otherwise"
+        yield f"its generation {generation.generation} does not match its name"
     if generation.groups < 1:
-        yield f"it says that there are {generation.groups} groups"
+        yield f"its number of groups is {generation.groups}"
     for group, position in generation.ended.items():
         source = generation.source or ""
         if source.startswith(keys.manifests_prefix(group)) and not source.startswith(
             keys.manifest_prefix(int(group), position)
         ):
-            yield f"it continues {source}, and says that this is position {position}"
+            yield f"it continues {source}, which is not of position {position}"
 
 
 def _live_problems(key: str, live: LiveList) -> Iterator[str]:
     """Why a live list cannot be what was written under this key."""
     if key != keys.live_key(live.group):
-        yield f"it says that it is of group {live.group}, but its name says otherwise"
+        yield f"its group {live.group} does not match its name"
     for segment in live.segments:
         if not segment.path.startswith(keys.segment_prefix(live.group, segment.first, segment.last)):
             yield f"the segment {segment.path} is of other positions"

@@ -1,4 +1,4 @@
-"""State objects: the state rows of a group in Parquet, all of them or those that changed.
+"""State objects: the state rows of a group in Parquet, all of them or only those that changed.
 
 Columns: `kind`, `bucket` and `name` are the key of a row (for a segment and a replaced object, `bucket` has
 the key of the object), and `row` its bytes, null if the row was removed. The group's own row has the kind
@@ -50,7 +50,7 @@ class StateRow(NamedTuple):
 
 
 def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
-    """Some rows as columns; fast for a few thousand."""
+    """Some rows as columns; intended for a few thousand at a time."""
     keys = [key for key, _ in rows]
     return pa.RecordBatch.from_arrays(
         [
@@ -85,7 +85,7 @@ def encode_state(batches: Sequence[pa.RecordBatch]) -> EncodedState:
 def read_state(data: bytes, digest: str | None) -> Iterator[list[StateRow]]:
     """The rows of a state object, some at a time; ValueError if it is damaged. Blocking: for a thread."""
     if digest is not None and digest_of(data) != digest:
-        raise ValueError("its digest is not the one that its manifest names")
+        raise ValueError("its digest does not match its manifest")
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         version = (file.metadata.metadata or {}).get(b"ursula.format")

@@ -1,9 +1,9 @@
-"""The flush: writes everything up to a cut of a group to the store, so that memory and log can drop it.
+"""The flush: writes everything up to a cut of a group to the store, so that memory and the log can drop it.
 
 The order of the steps ensures that a crash between any two of them leaves only objects that nothing names:
 the cut, through the log; the segment and the state rows, as of the cut; `Flushed`, through the log; the
-manifest; the live list; and the log is trimmed to the manifest before. Two flushers at once cannot harm each
-other.
+manifest; the live list; and the log is trimmed to the previous manifest. Two flushers at once cannot harm
+each other.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 class FlushSettings(NamedTuple):
-    """Whose store it is, and when to flush."""
+    """The identity of the store, and when to flush."""
 
     cluster: str
     generation: int
@@ -65,7 +65,7 @@ class FlushFailed(Exception):
 
 
 class _Cut(NamedTuple):
-    """What is captured at the moment of a cut; the other state rows are captured step by step."""
+    """The data captured at the moment of a cut; the state rows are captured step by step after it."""
 
     position: int
     start: int
@@ -77,7 +77,7 @@ class _Cut(NamedTuple):
 
 
 class Flusher:
-    """Flushes one group: when it is time, or when somebody asks for it."""
+    """Flushes one group: when a flush is due, or on request."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Flusher:
         settings: FlushSettings,
         loaded: LoadedState | None = None,
     ) -> None:
-        """`loaded` is the state that the group has started from, if the store had one."""
+        """`loaded` is the state that the group started from, if the store had one."""
         self._group = group
         self._store = store
         self._unfinished = unfinished
@@ -115,7 +115,7 @@ class Flusher:
         self.flush_seconds = Histogram(FLUSH_SECONDS)
 
     async def run(self) -> None:
-        """Flush whenever it is time, until cancelled."""
+        """Flush whenever a flush is due, until cancelled."""
         failures = 0
         pause = min(CHECK_SECONDS, self._settings.flush_interval / 2)
         while True:
@@ -139,37 +139,37 @@ class Flusher:
                 self._note_failure(error)
             else:
                 if failures and self.problem is not None:
-                    logger.info("the store takes objects again")
+                    logger.info("the store accepts objects again")
                 failures, self.problem = 0, None
 
     def _note_failure(self, error: Exception) -> None:
         self.failed_count += 1
         if self.problem != str(error):
-            logger.error("what is in memory cannot be flushed: %s", error)
+            logger.error("data in memory cannot be flushed: %s", error)
         self.problem = str(error)
         self._fail_waiting(StoreUnavailable(str(error)))
 
     def _fail_waiting(self, error: Exception) -> None:
-        """Raise the error in everyone who waits for a flush."""
+        """Raise the error in every caller that waits for a flush."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
                 future.set_exception(error)
 
     def request(self, *, base: bool = False) -> None:
-        """Ask for a flush soon, even if nothing new was written; a base writes all rows of the state."""
+        """Request a flush soon, even if nothing new was written; a base writes all state rows."""
         self.is_requested = True
         self._base_requested = self._base_requested or base
 
     async def flush_and_wait(self) -> int:
-        """Have everything flushed now; returns the position of the manifest once that is written."""
+        """Flush everything now; returns the position of the manifest once it is written."""
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        self._pace.somebody_waits = True
+        self._pace.caller_waits = True
         return await future
 
     async def purge(self) -> int:
-        """Trim the log to the last manifest; returns where it begins now."""
+        """Trim the log to the last manifest; returns where it now begins."""
         if self.manifest_position:
             await self._group.log.trim(self.manifest_position)
         return self._group.log.measures.first
@@ -208,14 +208,14 @@ class Flusher:
         now = time.monotonic()
         if self._since is None:
             self._since = now
-        blob_bytes = len(state.stored.bodies) * BODY_BYTES_HELD_MAX  # or more: a flush must read them all
+        blob_bytes = len(state.stored.bodies) * BODY_BYTES_HELD_MAX  # at least: a flush must read them all
         return (
             state.gauge.count + blob_bytes >= self._settings.flush_size
             or now - self._since >= self._settings.flush_interval
         )
 
     def _has_news(self) -> bool:
-        """Whether anything has changed other than the records about the store itself."""
+        """Whether anything has changed other than the rows about the store itself."""
         state = self._group.state
         if state.parts or state.sealed_parts:
             return True
@@ -231,12 +231,12 @@ class Flusher:
             waiting, self._waiting = self._waiting, []
             was_requested, self.is_requested = self.is_requested, False
             is_needed = was_requested or self._base_requested or self._has_news()
-            self._pace.somebody_waits = bool(waiting)
-            self._group.evictor.allow_resident(not waiting)  # whoever asks for a flush wants memory freed
+            self._pace.caller_waits = bool(waiting)
+            self._group.evictor.allow_resident(not waiting)  # callers of a flush want memory freed
             try:
                 position = await self._flush() if is_needed else self._group.state.stored.flushed
                 if waiting:
-                    await self._write_live(at_once=True)  # whoever asked will want to read the live list
+                    await self._write_live(at_once=True)  # the callers will want to read the live list
             except BaseException:
                 self._waiting = waiting + self._waiting
                 self.is_requested = self.is_requested or was_requested
@@ -267,7 +267,7 @@ class Flusher:
         command = Flushed(cut.start, cut.position, segment, state, oldest)
         outcome = await self._group.propose_and_wait(command)
         if not isinstance(outcome, Done):
-            raise FlushFailed(f"the flush up to position {cut.position} came to nothing: {outcome}")
+            raise FlushFailed(f"the flush up to position {cut.position} was not recorded: {outcome}")
         if is_base:
             self._base_requested = False
         await time_slice.end()
@@ -278,7 +278,7 @@ class Flusher:
         return cut.position
 
     def _base_is_due(self) -> bool:
-        """Whether the changes are as large as the base: then bases cost no more to write than changes do."""
+        """Whether the changes are as large as the base: so writing bases costs no more than changes."""
         chain = self._group.state.stored.chain
         if not chain:
             return True
@@ -293,7 +293,7 @@ class Flusher:
         finally:
             del self._group.on_cut[self._identity]
         if not isinstance(outcome, CutMade) or not cuts:
-            raise FlushFailed(f"the log did not take the beginning of a flush: {outcome}")
+            raise FlushFailed(f"the log did not accept the beginning of a flush: {outcome}")
         return cuts[0]
 
     def _take(self, is_base: bool) -> _Cut:
@@ -364,7 +364,7 @@ class Flusher:
         self.manifest, self.manifest_position, self.manifest_at = key, cut.position, cut.at
 
     async def _write_live(self, at_once: bool = False) -> None:
-        """Write the live list, or leave it for later if it was written a short while ago."""
+        """Write the live list, or leave it for later if it was written recently."""
         if not at_once and time.monotonic() - self._live_at < LIVE_LIST_SECONDS:
             self._live_is_stale = True
             return

@@ -1,8 +1,8 @@
-"""A large flush in ranges of keys: which rows of the journals belong to each range.
+"""Dividing a large flush into ranges of keys: which rows of the journals belong to each range.
 
 The order is found without touching the payloads: streams are numbered by their names, rows are sorted by the
-number of their stream and their offset, and that order is cut into ranges of about the same size. Rows with
-the same stream and offset are in the order of the log already.
+number of their stream and their offset, and that order is divided into ranges of about the same size. Rows
+with the same stream and offset are already in the order of the log.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ LARGE_BYTES = 16 * 1024 * 1024
 
 RANGE_BYTES = 8 * 1024 * 1024
 ROW_BYTES = 256
-"""About how much memory a row takes as columns, besides its payload."""
+"""About how much memory a row takes as columns, in addition to its payload."""
 
 STEP_ROWS = 1024
 
@@ -59,7 +59,7 @@ class Ranges:
                 if len(streams) > known:
                     names.append(_names(bucket, dict.fromkeys(s for s in owners if streams[s] >= known)))
                 await time_slice.end()
-        while streams:  # freeing very many at once takes long
+        while streams:  # freeing a great many at once takes too long
             for _ in range(min(STEP_ROWS, len(streams))):
                 streams.popitem()
             await time_slice.end()
@@ -67,7 +67,7 @@ class Ranges:
         return cls(parts, await asyncio.to_thread(_cut, names, numbers, offsets, sizes))
 
     def __iter__(self) -> Iterator[Iterator[tuple[int, Sequence[int]]]]:
-        """For each range, the rows in it, as numbers of parts and of their rows."""
+        """For each range, its rows, as numbers of parts and of their rows."""
         return map(self._by_part, self._ranges)
 
     def _by_part(self, rows: pa.Array) -> Iterator[tuple[int, Sequence[int]]]:
@@ -137,5 +137,5 @@ def _ranks(names: pa.Table) -> pa.Array:
 
 
 def _column(numbers: "array[int]", kind: pa.DataType) -> pa.Array:
-    """An array of numbers as a column, without a copy; nobody may change it any more."""
+    """An array of numbers as a column, without a copy; it must not be changed any more."""
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])

@@ -1,6 +1,6 @@
 """The rows of a flush: the journals of all buckets up to a cut, as columns of a segment.
 
-They are assembled in short steps on the event loop; sorting, compressing and writing them is for threads.
+They are assembled in short steps on the event loop; threads sort, compress and write them.
 """
 
 from array import array
@@ -66,7 +66,7 @@ async def _table(
 
 
 async def _fetch_blobs(payloads: Payloads, fetch: Fetch) -> None:
-    """Replace the payloads that are in blobs by their bytes."""
+    """Replace the payloads that are in blobs with their bytes."""
     in_blobs = [(number, payload) for number, payload in enumerate(payloads) if type(payload) is BlobSlice]
     if in_blobs:
         fetched = await fetch([payload for _, payload in in_blobs])

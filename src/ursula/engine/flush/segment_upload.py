@@ -1,7 +1,8 @@
 """Encodes rows as a segment and uploads it: all at once, or some rows at a time through a file.
 
-The rows are handed over to a thread, which also frees them: freeing so much memory at once takes long. The
-thread combines the chunks first, so that it does not hold both forms while the rows are written.
+The rows are handed over to a thread, which also frees them, because freeing that much memory at once would
+block the event loop. The thread combines the chunks first, so that it does not hold both forms while it
+writes the rows.
 """
 
 import asyncio
@@ -25,8 +26,8 @@ T = TypeVar("T")
 class PacedExecutor(NamedTuple):
     """A thread, by default one of the loop's, and a pace, by default without rests.
 
-    Whoever uploads often should have a thread of its own: each thread that has done such work keeps memory
-    for more of it.
+    A component that uploads often should have a thread of its own: each thread that has done such work keeps
+    memory for more of it.
     """
 
     thread: Executor | None = None
@@ -85,7 +86,7 @@ async def upload_streamed(
         key = positions.new_key()
         await store.put_file(key, writer.path)
     finally:
-        await executor.do(writer.discard)  # the file is an object now, or it is not needed
+        await executor.do(writer.discard)  # the file is an object now, or it is not needed any more
     return segment_from_summary(key, positions.first, positions.last, summary)
 
 

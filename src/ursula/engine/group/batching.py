@@ -1,9 +1,9 @@
 """Commands that wait for the next batch. While one batch is being made durable, the next one grows here.
 
-When the log is idle, a batch begins as soon as half as many commands are here as there were in the last two
-batches together, in the middle of reading requests: so the log writes while the loop reads the other
-requests, and both are busy. When the loop has read all requests, whatever is here begins a batch too, however
-little it is.
+When the log is idle, a batch begins as soon as half as many commands are waiting as were in the last two
+batches together, even in the middle of reading requests: so the log writes while the loop reads the other
+requests, and both are busy. Once the loop has read all requests, whatever is waiting becomes a batch too,
+however small.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class BatchQueue:
         self._commands: list[AnyCommand] = []
         self._replies: list[Reply | None] = []
         self._awaited: asyncio.Future[None] | None = None
-        self._begin_count = NEVER  # a batch begins at once when there are this many commands
+        self._begin_count = NEVER  # a batch begins at once when this many commands are waiting
         self._last_counts = 0, 0  # of the last two batches
 
     def add(self, command: AnyCommand, reply: Reply | None, size: int) -> None:
@@ -56,7 +56,7 @@ class BatchQueue:
             self._begin()
 
     def log_is_idle(self) -> None:
-        """Begin the next batch as soon as enough commands are here."""
+        """Begin the next batch as soon as enough commands are waiting."""
         self._begin_count = max(1, sum(self._last_counts) // 2)
 
     async def wait(self, seconds_max: float | None = None) -> None:
@@ -105,7 +105,7 @@ def reply_to_future() -> tuple["asyncio.Future[AnyOutcome | Failure]", Reply]:
 
 
 def size_of(command: AnyCommand) -> int:
-    """How much of a batch a command takes; a part of a bulk write takes all of it, since it must be alone."""
+    """How much of a batch a command takes up; a part of a bulk write, which must be alone, takes up all."""
     if isinstance(command, IngestRows):
         return BATCH_BYTES_MAX + 1
     return sum(map(len, command.messages)) if isinstance(command, Append | Create) else 0
@@ -117,7 +117,7 @@ def creation_bytes(command: Create) -> int:
 
 
 def _fitting(commands: list[AnyCommand]) -> int:
-    """How many of the commands make one batch: as many as fit, and at least one."""
+    """How many of the commands make up the next batch: as many as fit, and at least one."""
     size = 0
     for count, command in enumerate(commands[:BATCH_COMMANDS_MAX]):
         size += size_of(command)

@@ -1,4 +1,4 @@
-"""What a group has written since it started, counted per log entry so that an append costs nothing more."""
+"""Counts what a group has written since it started, per log entry so that an append costs nothing extra."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _PLAIN = frozenset((PlainAppend,))
 
 
 class Counters:
-    """Entries that became durable, what was in them, and entries that the log did not take."""
+    """Entries that became durable, their contents, and entries that the log did not accept."""
 
     def __init__(self) -> None:
         self.batch_commands = Histogram(BATCH_COMMANDS)

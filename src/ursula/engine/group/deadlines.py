@@ -1,8 +1,8 @@
 """When streams expire: one heap of the moments at which a stream must be checked.
 
-Writes move a sliding window in the state. Reads move it in memory, and that is logged (`Renew`) once an
-eighth of the window has passed since the last logged move, and at the latest an eighth of the window before
-the deadline. A stream past its deadline is ended by a logged `Expire`.
+A write moves the deadline of a stream with a TTL in the state. A read moves it in memory, and that is logged
+(`Renew`) once an eighth of the TTL has passed since the last logged move, and at the latest an eighth of the
+TTL before the deadline. A logged `Expire` ends a stream past its deadline.
 """
 
 from heapq import heappop, heappush
@@ -15,7 +15,7 @@ RETRY_MICROSECONDS = 1 * MICROSECONDS
 """How long after proposing its end a stream is checked again, in case the command was not logged."""
 
 CHECKS_AT_ONCE = 256
-"""How many streams are checked before other work gets its turn."""
+"""How many streams are checked before other work gets a turn."""
 
 
 class Deadlines:
@@ -57,12 +57,12 @@ class Deadlines:
         return next((overdue for overdue in found if overdue is not None), None)
 
     def note_read(self, bucket: str, name: str, now: int) -> Renew | None:
-        """Take note of a read; returns the command that logs it if that is due."""
+        """Note a read; returns the command that logs it if that is due."""
         stream = self._state.find(bucket, name)
         if stream is None or stream.ttl_seconds is None or stream.deadline is None:
             return None
         window = stream.ttl_seconds * MICROSECONDS
-        # Kept until the state has it: a renewal that the log did not accept must not be forgotten.
+        # Kept until it is in the state: a renewal that the log did not accept must not be forgotten.
         self._read_at[stream.incarnation] = now
         if now - (stream.deadline - window) < window // 8:
             return None
@@ -77,9 +77,9 @@ class Deadlines:
         return bool(self.heap) and self.heap[0][0] <= now
 
     def due(self, now: int) -> list[Expire | Renew]:
-        """The commands whose time has come; each stream is put back, to be checked again.
+        """The commands that are due; each stream is put back, to be checked again.
 
-        Very many may be due at one moment, so only some are checked; `is_due` says whether more are left.
+        A great many may be due at once, so only some are checked; `is_due` says whether more are left.
         """
         commands: list[Expire | Renew] = []
         for _ in range(CHECKS_AT_ONCE):
@@ -112,6 +112,6 @@ class Deadlines:
 
 
 def _check_at(stream: Stream) -> int:
-    """An eighth of the window before the deadline; for a fixed deadline, the deadline itself."""
+    """An eighth of the TTL before the deadline; for a fixed deadline, the deadline itself."""
     deadline = stream.deadline or 0
     return deadline - (stream.ttl_seconds or 0) * MICROSECONDS // 8

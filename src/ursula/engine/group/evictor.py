@@ -1,8 +1,8 @@
 """After a flush: how much stored data stays in memory, for how long, and its eviction in small steps.
 
-Most readers ask for data that was written lately. So it stays for a while after it was stored, and counts as
-part of the cache: it is evicted when the cache needs the room, when it is old, or when somebody asks for a
-flush. `model/residency.py` does the evicting; this module decides when.
+Most readers ask for recent data. So it stays in memory for a while after it was stored, and counts as part of
+the cache: it is evicted when the cache needs the room, when it is old, or when a flush is requested.
+`model/residency.py` does the evicting; this module decides when.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from ..background import BackgroundTasks
 from ..pacing import TimeSlice
 
 STREAMS_AT_ONCE = 32
-"""How many streams are measured between two looks at the clock, which cost as much as one measurement."""
+"""How many streams are measured between two checks of the clock, which cost as much as measuring one."""
 
 
 class ResidentCut(NamedTuple):
@@ -33,7 +33,7 @@ class Evictor:
     """Evicts data that one group has both in memory and in the store."""
 
     def __init__(self, state: State, cache: Cache | None = None, seconds: float = 0.0) -> None:
-        """Stored data stays for some seconds, in at most half of the room of the cache."""
+        """Stored data stays for `seconds`, in at most half of the room of the cache."""
         self._residency = state.residency
         self._cache = Cache(0) if cache is None else cache
         self.seconds = seconds
@@ -46,7 +46,7 @@ class Evictor:
         self._tasks = BackgroundTasks()
 
     def allow_resident(self, may_stay: bool) -> None:
-        """Say whether data that is stored from now on may stay; if not, earlier data is evicted too."""
+        """Set whether data that is stored from now on may stay; if not, earlier data is evicted too."""
         self._may_stay = may_stay
         if not may_stay:
             for cut in list(self._resident):
@@ -57,12 +57,12 @@ class Evictor:
         return self._cache.bytes_max // 2 if self._may_stay else 0
 
     def begin(self) -> None:
-        """Begin to evict. A task that is already running also evicts what has been added since."""
+        """Begin to evict. A task that is already running also evicts data that was added since it began."""
         if self.task is None or self.task.done():
             self.task = self._tasks.spawn(self._run())
 
     async def wait(self) -> None:
-        """Wait until everything is evicted that may be evicted now."""
+        """Wait until everything that may be evicted now is evicted."""
         if self.task is not None:
             await asyncio.wait((self.task,))
 
@@ -88,7 +88,7 @@ class Evictor:
                 leaving = self._leaving.pop()
                 await self._drive(self._residency.evict(leaving.keys, leaving.cut), time_slice)
             await self._drive(self._residency.park_unused(), time_slice)
-            if not self._has_more:  # more may have come meanwhile, and `begin` has left it to this task
+            if not self._has_more:  # more may have been added, and `begin` leaves it to this task
                 return
 
     @property
@@ -116,9 +116,9 @@ class Evictor:
     async def _divide(
         self, keys: list[Key], before: int, cut: int, time_slice: TimeSlice
     ) -> tuple[list[Key], list[Key], int]:
-        """The keys to evict, the keys of streams that may stay, and the memory these took since the last cut.
+        """The keys to evict, the keys of streams that may stay, and the memory of these since the last cut.
 
-        Empties the list that it is given.
+        Empties the list of keys.
         """
         going: list[Key] = []
         staying: list[Key] = []
@@ -137,7 +137,7 @@ class Evictor:
         return going, staying, total
 
     def _keep(self, resident: ResidentCut) -> None:
-        """Let streams stay, and evict the oldest ones, which no longer have room beside them."""
+        """Let streams stay, and evict the oldest ones if there is no longer room for them."""
         self._resident[resident.cut] = resident
         self.resident_bytes += resident.size
         while self.resident_bytes > self._room:

@@ -55,7 +55,7 @@ class Expiry:
         return await future
 
     def note_read(self, bucket: str, name: str) -> None:
-        """Renew a stream's sliding window, since it was read."""
+        """Renew the TTL of a stream, since it was read."""
         if self.deadlines.heap and not self._is_stopped:
             renewal = self.deadlines.note_read(bucket, name, self._clock())
             if renewal is not None:
@@ -78,8 +78,8 @@ class Expiry:
     def tick(self) -> None:
         """Propose some of the commands that are due, and set the timer for the rest.
 
-        If more are due, they wait until the first ones are decided: no request may wait behind very many
-        streams that have expired.
+        If more are due, they wait until the first ones are decided: no request should have to wait behind a
+        great many streams that have expired.
         """
         self._is_running = True
         self._cancel_timer()
@@ -97,7 +97,7 @@ class Expiry:
             self._timer = asyncio.get_running_loop().call_later(delay, self.tick)
 
     def all_expired_are_proposed(self) -> bool:
-        """Propose the ends that are due; whether none is left for later."""
+        """Propose the ends that are due; returns whether none are left for later."""
         if self.deadlines.is_due(self._clock()):
             self.tick()
         return not self.deadlines.is_due(self._clock())

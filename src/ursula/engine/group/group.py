@@ -79,7 +79,7 @@ class Group:
         self.hot_bytes_max = hot_bytes_max
         self.rejected_count = 0
         self.on_cut: dict[int, Callable[[], None]] = {}
-        """Called at a cut, by the number of the flusher that asked for it."""
+        """Called at a cut, by the number of the flusher that requested it."""
         self._start = start
         self._clock = LogClock(clock, self.state.at)
         self._watermarks = Watermarks(log, start)
@@ -88,10 +88,10 @@ class Group:
         self.expiry = Expiry(self.state, self._clock, self._watermarks, self._enqueue)
         self._resolver = Resolver(self.state, cold, self.propose)
         self._rejected_bytes = 1
-        self._last_late = 0  # how many commands had been proposed when one was enqueued after a recheck
+        self._last_late = 0  # how many commands had been proposed when one was last enqueued after a recheck
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
-        # Bound methods instead of methods that delegate: a read must not cost a further call.
+        # Bound methods instead of methods that delegate, to save a call per read.
         self.read = self.reads.read
         self.read_records = self.reads.read_records
         self.read_feed = self.reads.read_feed
@@ -104,10 +104,10 @@ class Group:
         self.end_overdue = self.expiry.end_overdue
         self.current = self._watermarks.wait_until_current
 
-    # Life
+    # Lifecycle
 
     async def run(self) -> None:
-        """Replay the log, then serve until `stop`. Raises the error that made that impossible."""
+        """Replay the log, then serve until `stop`. Raises the error that makes that impossible."""
         self.replay_target = await self.log.tail()
         self._note_recovery()
         self._tasks = [asyncio.create_task(self._apply_entries()), asyncio.create_task(self._writer.run())]
@@ -118,12 +118,12 @@ class Group:
                 task.result()
 
     def _give_up(self) -> None:
-        """Nothing more will be written or applied here: say so to everyone who waits for it."""
+        """Nothing more will be written or applied here: fail everything that waits for it."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
         self.expiry.stop()
-        self._watermarks.give_up(Unavailable("the server failed"))  # first: nobody may enqueue a command now
+        self._watermarks.give_up(Unavailable("the server failed"))  # first: no command may be enqueued now
         self._writer.give_up()
 
     async def stop(self) -> None:
@@ -154,11 +154,11 @@ class Group:
 
     @property
     def log_problem(self) -> str | None:
-        """Why the log does not take entries."""
+        """Why the log does not accept entries."""
         return self._writer.problem
 
     def status(self) -> GroupStatus:
-        """What an operator may see."""
+        """The status of the group, for operators."""
         log, counters, state = self.log.measures, self._writer.counters, self.state
         return GroupStatus(
             number=self.number,
@@ -183,7 +183,7 @@ class Group:
         )
 
     def warn_if_clock_is_behind(self) -> None:
-        """Warn the operator if the machine's clock is behind the time of the log; called now and then."""
+        """Warn the operator if the machine's clock is behind the time of the log; called periodically."""
         self._clock.warn_if_ahead()
 
     @property
@@ -208,9 +208,9 @@ class Group:
         added = size if type(command) is not Create else size + creation_bytes(command)
         if added and self._is_full(added):
             self.rejected_count += 1
-            if added <= (self.hot_bytes_max or 0):  # a larger one waits until there is nothing else
+            if added <= (self.hot_bytes_max or 0):  # a larger one waits until memory is empty
                 self._rejected_bytes = added
-            message = "memory is full of data that must be flushed first, and that takes a while"
+            message = "memory is full of data that must be flushed first, which takes a while"
             done(Refused("write_backpressure", message))
             return
         needs_resolving = type(command) is not Append and is_unresolved(command)
@@ -229,7 +229,7 @@ class Group:
             watermarks.when_current(lambda failure: self._recheck(failure, command, done, size, json_problem))
 
     def append_fast(self, command: Append, done: Reply, size: int) -> bool:
-        """Have a plain append decided, if there is nothing unusual about it: see `fast_append`."""
+        """Have a plain append decided if there is nothing unusual about it: see `fast_append`."""
         if self._stopping or not self.recovered or self._is_full(size):
             return False
         if not is_usual(self.state, command):
@@ -251,18 +251,18 @@ class Group:
 
     @property
     def is_full(self) -> bool:
-        """Whether an append like the last one that was rejected would be rejected now."""
+        """Whether an append as large as the last rejected one would be rejected now."""
         return self._is_full(self._rejected_bytes)
 
     def _is_full(self, size: int) -> bool:
-        """Whether this many more bytes are too many; one append always fits where there is nothing else."""
+        """Whether this many more bytes are too many; if memory is empty, one append always fits."""
         hot_bytes = self.state.gauge.count + self._queue.body_bytes
         return self.hot_bytes_max is not None and hot_bytes > 0 and hot_bytes + size > self.hot_bytes_max
 
     def _expire_first(self, command: AnyCommand, done: Reply, size: int, json_problem: str | None) -> bool:
         """Whether streams must be ended before the command; if so, it is proposed again after that."""
         if isinstance(command, DeleteBucket):
-            if self.expiry.all_expired_are_proposed():  # an expired stream does not keep a bucket
+            if self.expiry.all_expired_are_proposed():  # an expired stream does not keep its bucket
                 return False
             asyncio.get_running_loop().call_later(
                 SOON_SECONDS, self.propose, command, done, size, json_problem
@@ -284,7 +284,7 @@ class Group:
         size: int,
         json_problem: str | None,
     ) -> None:
-        """Decide again a command that was refused by a state that was not current."""
+        """Decide a command again that was refused on the basis of a state that was not current."""
         if failure is not None:
             done(failure)
             return
@@ -296,7 +296,7 @@ class Group:
             self._enqueue(command, done, size)
             self._last_late = watermarks.proposed
         elif watermarks.finished < self._last_late:
-            # A command that had waited longer was enqueued just now, and that may change the decision.
+            # A command that has waited longer has just been enqueued, which may change the decision.
             watermarks.when_finished(
                 self._last_late, lambda failure: self._recheck(failure, command, done, size, json_problem)
             )
@@ -304,7 +304,7 @@ class Group:
             self._answer(command, outcome, done)
 
     def _answer(self, command: AnyCommand, outcome: AnyOutcome, done: Reply) -> None:
-        """Answer without logging. A repeated append stores nothing, but it renews a sliding window."""
+        """Reply without logging. A repeated append stores nothing, but it renews the TTL."""
         if isinstance(command, Append) and isinstance(outcome, Appended):
             self.note_read(command.bucket, command.stream)
         done(outcome)
@@ -351,7 +351,7 @@ class Group:
             self.watchers.wake(commands, outcomes)
 
     def _note_store(self, commands: list[AnyCommand]) -> None:
-        """Make the cut that a flusher of this group has asked for, and evict what was stored or trimmed."""
+        """Make the cut that a flusher of this group has requested, and evict stored and trimmed data."""
         for command in commands:
             if isinstance(command, FlushBegin) and command.flusher in self.on_cut:
                 self.state.make_cut()
@@ -372,7 +372,7 @@ class Group:
                 self.expiry.track_deadline(command.bucket, command.stream)  # type: ignore[union-attr]
 
     def _finish(self, replies: list[Reply | None], outcomes: Sequence[AnyOutcome | Failure]) -> None:
-        """Answer each command, and free each reply at once, while its memory is in the processor's cache."""
+        """Reply to each command, and free each reply at once, while its memory is in the CPU's cache."""
         self._watermarks.finished += len(replies)
         replies.reverse()
         for outcome in outcomes:
@@ -381,7 +381,7 @@ class Group:
                 try:
                     reply(outcome)
                 except Exception:
-                    logger.exception("answering a request failed")
+                    logger.exception("replying to a request failed")
         if self._watermarks.waiting:
             self._watermarks.advance()
 
@@ -392,7 +392,7 @@ class Group:
 
 
 def _then(done: Reply, following: Callable[[], None]) -> Reply:
-    """The reply to an earlier command: calls `following`, unless the log did not take that command."""
+    """The reply to an earlier command: calls `following` unless the log did not accept that command."""
 
     def reply(outcome: AnyOutcome | Failure) -> None:
         was_rejected = isinstance(outcome, Refused) and outcome.code == "internal_error"

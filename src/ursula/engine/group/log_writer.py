@@ -24,7 +24,7 @@ PROBE_SECONDS = 1.0
 logger = logging.getLogger(__name__)
 
 Finish = Callable[[list[Reply | None], Sequence[AnyOutcome | Failure]], None]
-"""Answers the commands of a batch."""
+"""Replies to the commands of a batch."""
 
 
 class InFlightBatch(NamedTuple):
@@ -38,15 +38,15 @@ class InFlightBatch(NamedTuple):
 
 
 class LogWriter:
-    """Writes the batches of one group. `finish` answers the commands of a batch that was not written."""
+    """Writes the batches of one group. `finish` replies to the commands of a batch that was not written."""
 
     def __init__(self, log: Log, clock: Clock, finish: Finish) -> None:
         self.queue = BatchQueue(self._begin)
         self.in_flight: deque[InFlightBatch] = deque()
-        """Oldest first; whoever applies a batch removes it."""
+        """Oldest first; the group removes a batch when it applies it."""
         self.counters = Counters()
         self.problem: str | None = None
-        """Why the log does not take entries."""
+        """Why the log does not accept entries."""
         self._log = log
         self._clock = clock
         self._finish = finish
@@ -58,7 +58,7 @@ class LogWriter:
         self.queue.log_is_idle()
         while True:
             if self._begun is None:
-                # While the log fails, an empty entry shows whether it still does, even if nobody writes.
+                # While the log fails, an empty entry shows whether it still does, even without any writes.
                 await self.queue.wait(None if self.problem is None else PROBE_SECONDS)
             if self._begun is None:
                 self._begin()
@@ -73,13 +73,13 @@ class LogWriter:
                     self.counters.committed(batch.commands, batch.body_bytes, len(batch.payload))
                 if self.problem is not None:
                     self.problem = None
-                    logger.info("the log takes entries again")
+                    logger.info("the log accepts entries again")
             self.queue.log_is_idle()
-            # The committed commands are answered first: their clients come back with more to write.
+            # Replies to the committed commands come first: their clients will then have more to write.
             await asyncio.sleep(0)
 
     def give_up(self) -> None:
-        """Nothing more will be written or applied: say so to everyone who waits for it."""
+        """Nothing more will be written or applied: fail everything that waits for it."""
         while self.in_flight:
             replies = self.in_flight.popleft().replies
             self._finish(replies, [OutcomeUnknown("the server failed")] * len(replies))
@@ -96,7 +96,7 @@ class LogWriter:
         self._begun = batch, self._log.append(batch.payload)
 
     def _fail(self, batch: InFlightBatch, error: AppendFailed) -> None:
-        """Answer a batch that was not acknowledged: refused, unavailable and unknown stay three things."""
+        """Fail a batch that was not acknowledged: as refused, unavailable or unknown."""
         failure: Failure | Refused
         if isinstance(error, AppendRefused):
             logger.error("the log rejected an entry: %s", error)
@@ -105,7 +105,7 @@ class LogWriter:
             self._finish(batch.replies, [failure] * len(batch.replies))
             return
         if self.problem is None:
-            logger.error("the log does not take entries: %s", error)
+            logger.error("the log does not accept entries: %s", error)
         self.problem = str(error)
         if not batch.commands:
             return

@@ -1,4 +1,4 @@
-"""Commands that refer to old bytes are resolved, from memory or from the store, before they are decided."""
+"""Resolves commands that refer to old bytes, from memory or from the store, before they are decided."""
 
 import logging
 from typing import Protocol
@@ -65,4 +65,4 @@ class Resolver:
         except Exception:
             logger.exception("resolving a command failed")
             if not has_replied:
-                reply(Unavailable("the server failed; its log says how"))
+                reply(Unavailable("the server failed; see its log"))

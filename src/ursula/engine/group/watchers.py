@@ -66,7 +66,7 @@ class Watchers:
             self._wake_buckets()
 
     def _wake_buckets(self) -> None:
-        """Call the watchers of the touched buckets; the pause that follows gathers the next ones."""
+        """Call the watchers of the touched buckets; those touched during the pause after it come next."""
         touched, self._touched_buckets = self._touched_buckets, {}
         for bucket in touched:
             self._call(bucket_key(bucket))

@@ -1,10 +1,10 @@
-"""How far a group has come, and the callbacks that wait until it has come far enough.
+"""The progress of a group, and the callbacks that wait until it has advanced far enough.
 
-A refusal, or a read at the tail of a stream, may be answered only when the applied state is current: every
-command proposed here earlier is decided, and every entry acknowledged anywhere earlier is applied. Where this
-node knows the tail of the log by itself, that is a comparison. Where the tail must be asked for
-(`Log.known_tail` is None), one call of `Log.tail` serves everyone who was waiting when it began, and whoever
-has waited for one answer does not need another: asking once counts for the whole request.
+A refusal, or a read at the tail of a stream, may be sent only once the applied state is current: every
+command proposed here earlier is decided, and every entry acknowledged anywhere earlier is applied. If this
+node itself knows the tail of the log, a comparison is enough. If it must ask for the tail (`Log.known_tail`
+is None), one call of `Log.tail` serves all callbacks that were waiting when it began, and a request that has
+waited for one result does not need another.
 """
 
 import asyncio
@@ -18,24 +18,24 @@ from ..failures import NotCurrent, Unavailable
 logger = logging.getLogger(__name__)
 
 Waiter = Callable[[Unavailable | None], None]
-"""Gets None once the group has come far enough, or the reason why it never will."""
+"""Gets None once the group has advanced far enough, or the reason why it never will."""
 
 
 class Watermarks:
-    """What was proposed, finished and applied in one group."""
+    """How much was proposed, finished and applied in one group."""
 
     def __init__(self, log: Log, applied: int) -> None:
         self.proposed = 0
         """Commands that were proposed here since the start."""
         self.finished = 0
-        """Those of them that were answered."""
+        """Those of them that got their reply."""
         self.applied = applied
         """The position of the last entry that was applied."""
         self.waiting: list[tuple[int, int, Waiter]] = []
         """Callbacks for `advance`, each with the count and the position that it waits for."""
         self._log = log
         self._without_tail: list[tuple[int, Waiter]] = []  # wait for the next call of `Log.tail`
-        self._asking: list[tuple[int, Waiter]] = []  # wait for the call that is under way
+        self._asking: list[tuple[int, Waiter]] = []  # wait for the call in progress
         self._asking_task: asyncio.Task[None] | None = None
         self._tail_problem: str | None = None
         self._failure: Unavailable | None = None
@@ -58,23 +58,23 @@ class Watermarks:
             raise NotCurrent(failure.reason)
 
     async def wait_until_finished(self) -> None:
-        """Wait until every proposed command is finished, also those that are proposed meanwhile."""
+        """Wait until every proposed command is finished, including those proposed in the meantime."""
         while self.finished < self.proposed:
             future, waiter = _future_waiter()
             self.when_finished(self.proposed, waiter)
             await future
 
     def advance(self) -> None:
-        """Call back whoever has waited long enough."""
+        """Call the callbacks that have waited long enough."""
         waiting, self.waiting = self.waiting, []
         for count, position, waiter in waiting:
             try:
                 self._when(count, position, waiter)
             except Exception:
-                logger.exception("answering a request failed")
+                logger.exception("replying to a request failed")
 
     def give_up(self, failure: Unavailable) -> None:
-        """Nothing more will be applied: say so to everyone who waits, now or later."""
+        """Nothing more will be applied: fail all callbacks, present and future."""
         self._failure = failure
         self._tasks.cancel()
         waiters = [waiter for _, _, waiter in self.waiting]
@@ -84,7 +84,7 @@ class Watermarks:
             try:
                 waiter(failure)
             except Exception:
-                logger.exception("answering a request failed")
+                logger.exception("replying to a request failed")
 
     def _when(self, count: int, position: int, waiter: Waiter) -> None:
         if self.finished >= count and self.applied >= position:
@@ -106,7 +106,7 @@ class Watermarks:
                 self._asking_task = self._tasks.spawn(self._ask_for_tail())
 
     async def _ask_for_tail(self) -> None:
-        """Ask until nobody waits for an answer. Whoever comes during a call is served by the next one."""
+        """Ask until no callback waits for the tail. One that is added during a call waits for the next."""
         try:
             while self._without_tail:
                 self._asking, self._without_tail = self._without_tail, []
@@ -128,7 +128,7 @@ class Watermarks:
                         else:
                             waiter(failure)
                     except Exception:
-                        logger.exception("answering a request failed")
+                        logger.exception("replying to a request failed")
         finally:
             self._asking_task = None
 

@@ -1,4 +1,4 @@
-"""What a store has, and whether it is whole, without a server."""
+"""The contents of a store, and whether it is complete, without a server."""
 
 from typing import NamedTuple
 
@@ -74,7 +74,7 @@ async def verify_store(
     progress: Progress,
     examined: Examined | None = None,
 ) -> Verified:
-    """Read everything that the newest manifests, or those of a moment, name; `examined` reads segments."""
+    """Read everything that the newest manifests name, or those as of a moment; `examined` reads segments."""
     generations = await find_generations(store)
     extent, positions, damages = Extent(), {}, []
     for number in _numbers(store, generations, group):
@@ -127,7 +127,7 @@ async def _survey(store: Store, group: int, moment: Moment | None) -> GroupSurve
 
 
 async def _readable(store: Store, group: int, moment: Moment | None) -> tuple[Manifest, str]:
-    """The manifest of a moment; without a moment, the newest that can be read, as a server would do."""
+    """The manifest as of a moment; without one, the newest readable manifest, which a server would use."""
     if moment is None:
         for found in await manifests.find_manifests(store, group):
             try:
@@ -139,7 +139,7 @@ async def _readable(store: Store, group: int, moment: Moment | None) -> tuple[Ma
 
 
 async def _check_documents(store: Store, group: int) -> list[Damage]:
-    """Whether all manifests and the live list can be read; a server may remove some meanwhile."""
+    """Check that all manifests and the live list can be read; a server may remove some at the same time."""
     damages = []
     for found in await manifests.find_manifests(store, group):
         try:
@@ -158,7 +158,7 @@ async def _check_documents(store: Store, group: int) -> list[Damage]:
 
 
 async def _check_alone(store: Store, group: int, progress: Progress) -> list[Damage]:
-    """Check segments against their own checksums, where there is no state to check them against."""
+    """Check segments against their own checksums if there is no state to check them against."""
     damages = []
     stored = await store.list(segments_prefix(group))
     for number, found in enumerate(stored):

@@ -4,8 +4,8 @@ A restore begins a new generation, so that positions never go back and a node th
 generation stops. The steps are: everything is checked; the data folder is marked, so that no server starts
 from it; `generations/{n}.json` is created, which is the point of no return; each group gets a base and a
 manifest at the first position of the generation, and a live list; the data folder gets its identity. A
-restore that is killed before the generation is created has changed nothing in the store; if it is killed
-later, it must be run again, and begins a further generation.
+restore that is killed before the generation is created has changed nothing in the store. One that is killed
+later must be run again, and begins another generation.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Damaged(RestoreRefused):
 
     def __init__(self, damages: list[Damage]) -> None:
         verb = "is" if len(damages) == 1 else "are"
-        super().__init__(f"{len(damages)} of the objects that are needed {verb} missing or damaged")
+        super().__init__(f"{len(damages)} of the objects needed {verb} missing or damaged")
         self.damages = damages
 
 
@@ -110,7 +110,7 @@ async def restore(
 ) -> Restored:
     """Make a node from a store; raises `Damaged` if objects are missing or damaged, unless that is accepted.
 
-    A store that a server seems to use is rejected, unless it is to be taken over.
+    A store that a server seems to be using is rejected, unless it is to be taken over.
     """
     signs = None if take_over else await _signs_of_life(store, clock())
     newest, planned, loaded = await _plan(store, moment, progress, read_all)
@@ -132,11 +132,11 @@ async def restore(
 
 
 async def _signs_of_life(store: Store, now: int) -> object:
-    """What changes in a store while a server uses it; raises if its server seems to be running."""
+    """Objects that change while a server uses the store; raises if a server seems to be running."""
     heartbeats = await find_heartbeats(store)
     for key, heartbeat in heartbeats.items():
         if heartbeat is None:
-            raise _in_use(store, f"{key} says so, though it cannot be read")
+            raise _in_use(store, f"it has the heartbeat {key}, which cannot be read")
         if is_alive(heartbeat, now):
             raise _in_use(
                 store,
@@ -152,7 +152,7 @@ async def _signs_of_life(store: Store, now: int) -> object:
 def _in_use(store: Store, reason: str) -> RestoreRefused:
     return RestoreRefused(
         f"{store.root} is in use: {reason}. Stop that server first, or restore from a copy. With `ursula "
-        "restore --take-over` the store is taken away from it: it stops, and the writes that it accepted "
+        "restore --take-over` the store is taken over from it: it stops, and the writes that it accepted "
         "after its last flush are lost"
     )
 
@@ -214,7 +214,7 @@ async def choose(store: Store, group: int, moment: Moment | None) -> Chosen:
 
 
 async def _find(store: Store, found: Sequence[FoundManifest], moment: Moment) -> int:
-    """The index of the last manifest at or before a moment; the manifests are given newest first."""
+    """The index of the last manifest at or before a moment; `found` has the newest first."""
     if moment.position is not None:
         for number, one in enumerate(found):
             if one.position <= moment.position:
@@ -253,7 +253,7 @@ async def _load(store: Store, chosen: Chosen, progress: Progress) -> LoadedState
     except (ObjectDamaged, ObjectMissing, StoreRefused) as error:
         raise RestoreRefused(
             f"{error}: put it back from a backup, or go back further with --at (a position below "
-            f"{chosen.manifest.position}); `ursula inspect` lists what there is"
+            f"{chosen.manifest.position}); `ursula inspect` lists them all"
         ) from None
     progress("reading the state", total, total)
     return loaded

@@ -1,7 +1,7 @@
-"""Whether a store has everything that its manifests name: every object, and every byte of every stream.
+"""Verifies that a store has everything that its manifests name: every object, and every byte of every stream.
 
-Works on a store alone, without a server. Damage is reported, object by object; an exception is raised only if
-the store cannot be reached.
+It needs only the store, not a server. Damage is reported object by object; an exception is raised only if the
+store cannot be reached.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ BLOB_STEP_BYTES = 8 << 20
 
 
 class Progress(Protocol):
-    """Shows how far long work has come, in bytes or objects."""
+    """Shows the progress of long work, in bytes or objects."""
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Show that `done` of `total` is done."""
 
 
 class Damage(NamedTuple):
-    """What is wrong with an object, named by its key, or with a stream."""
+    """A problem with an object, named by its key, or with a stream."""
 
     name: str
     problem: str
@@ -66,7 +66,7 @@ class Blob(NamedTuple):
 
 
 class Need(NamedTuple):
-    """Bytes of a stream that can be read: by the stream itself, or by a fork that shares them."""
+    """Bytes of a stream that must be readable: for the stream itself, or for a fork that shares them."""
 
     bucket: str
     stream: str
@@ -97,7 +97,7 @@ def all_segments(state: State) -> list[StoredSegment]:
 
 
 def blobs_of(state: State) -> list[Blob]:
-    """The snapshots of all streams, and of deleted streams as long as these are kept."""
+    """The snapshots of all streams, including deleted streams as long as they are kept."""
     found: dict[str, Blob] = {}
     for _, _, row in _all_rows(state):
         if row.snapshot is not None:
@@ -120,7 +120,7 @@ async def check_state(store: Store, manifest: Manifest) -> list[Damage]:
         if len(data) != facts.bytes:
             found.append(Damage(facts.path, f"it has {len(data)} bytes instead of {facts.bytes}"))
         elif await asyncio.to_thread(digest_of, data) != facts.digest:
-            found.append(Damage(facts.path, "its digest is another than the one its manifest names"))
+            found.append(Damage(facts.path, "its digest differs from the one in its manifest"))
     return found
 
 
@@ -203,7 +203,7 @@ class Coverage:
         return True
 
     def gaps(self, state: State) -> Iterator[Damage]:
-        """The bytes that streams should have and no segment has."""
+        """The bytes that streams should have but no segment has."""
         reported = set()
         for need in needs_of(state):
             for start, end in self._missing(need):
@@ -276,7 +276,7 @@ def _lost_refs(state: State) -> Iterator[Damage]:
         offsets, positions = row.refs[0::3], row.refs[1::3]
         first = bisect_right(offsets, begin) - 1
         if first < 0:
-            yield Damage(f"{bucket}/{name}", f"nothing leads to its byte {begin}")
+            yield Damage(f"{bucket}/{name}", f"no reference leads to its byte {begin}")
         for position in positions[max(first, 0) :]:
             if state.segment_at(position) is None:
                 yield Damage(f"{bucket}/{name}", f"no segment has position {position}, which it needs")
@@ -303,7 +303,7 @@ async def _examined(
 
 
 def _differences(segment: StoredSegment, report: SegmentReport) -> Iterator[Damage]:
-    """Where a segment that is whole in itself differs from its description in the state."""
+    """How a segment that is intact in itself differs from its description in the state."""
     if report.problems:
         return
     described = (segment.first, segment.last, segment.rows, segment.size, segment.payload_bytes)
@@ -325,7 +325,7 @@ async def _check_blob(store: Store, blob: Blob) -> list[Damage]:
     except (ObjectMissing, ObjectDamaged) as error:
         return [_damage(error)]
     if f"sha256:{digest.hexdigest()}" != blob.digest:
-        return [Damage(blob.key, "its digest is another than the one it was published with")]
+        return [Damage(blob.key, "its digest differs from the one it was published with")]
     return []
 
 

@@ -1,1 +1,1 @@
-"""Reads: from memory at once, or deferred until the store has answered."""
+"""Reads: from memory at once, or deferred until the store has responded."""

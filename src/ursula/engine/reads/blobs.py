@@ -54,7 +54,7 @@ def _check(key: str, data: bytes, start: int, blocks: Blocks) -> None:
     for number, checksum in enumerate(found.finish(), first):
         if checksum != blocks.checksums[number]:
             begin = number * BLOCK_BYTES
-            raise ObjectDamaged(key, f"its bytes from {begin} on are not those that were stored")
+            raise ObjectDamaged(key, f"its bytes from {begin} on differ from those that were stored")
 
 
 def _runs(slices: Sequence[BlobSlice]) -> Iterator[list[BlobSlice]]:

@@ -1,4 +1,4 @@
-"""Where the history of a bucket is, for readers that fetch it themselves: segments, and hot ranges."""
+"""Plans: where the history of a bucket is, for readers that fetch it themselves: segments, and hot ranges."""
 
 from typing import NamedTuple
 

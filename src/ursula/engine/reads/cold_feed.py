@@ -1,4 +1,4 @@
-"""The feed of a bucket, read from the store: segment after segment, and then on into memory."""
+"""Reading the feed of a bucket from the store: segment after segment, then on into memory."""
 
 import asyncio
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ class FeedReads:
                 if isinstance(hot, Refused):
                     return hot
                 if hot is None:
-                    continue  # it was stored at this moment
+                    continue  # it has just been stored
                 page.add_all(hot.entries)
                 position = hot.next_position
                 break

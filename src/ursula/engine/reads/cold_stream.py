@@ -1,8 +1,8 @@
 """Reads of a stream that need the store: by offset, by ordinal, and for the facts about old bytes.
 
 A read is planned from the state without waiting, one range at a time: the next range is hot, in a segment, or
-in a blob. Stored bytes never change, so nothing that happens meanwhile can make them wrong; if an object is
-gone because it was merged, the range is planned again.
+in a blob. Stored bytes never change, so nothing that happens during the read can make them wrong; if an
+object is gone because it was merged, the range is planned again.
 """
 
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ from .blobs import BlobReads
 from .prefetch import Prefetcher
 
 SLICES_PER_PREFETCH = 2
-"""A read of many small slices considers a prefetch once for this many of them."""
+"""A read of many small slices considers a prefetch only once per this many slices."""
 
-BETWEEN = "these bytes are being moved to the store at this moment: try again"
+BETWEEN = "these bytes are just being moved to the store: try again"
 
 
 class RangeReplaced(Exception):
-    """The range was trimmed, or is between memory and store for another moment."""
+    """The range was trimmed, or is for a moment neither in memory nor in the store."""
 
 
 class FoundSlice(NamedTuple):
@@ -142,7 +142,7 @@ class ColdReads:
         end = min(messages.append_end_after(offset), limit)
         if not stream.is_json:
             return offset + count if offset + count <= end else None
-        # The append may go on in the next slice.
+        # The append may continue in the next slice.
         while end == messages.end and end < min(limit, owner.messages.start):
             following = (await self._slice_at(bucket, owner, end)).messages
             if following.first_command != messages.last_command:
@@ -180,7 +180,7 @@ class ColdReads:
             else:
                 messages, segment, row_group = await self._slice_at(bucket, owner, offset)
                 if offset == begin and stream.is_json and not messages.is_boundary(offset):
-                    message = "the offset lies inside a JSON message"
+                    message = "the offset is inside a JSON message"
                     return Refused("invalid_offset", message, stream.incarnation, stream.tail)
                 offset = messages.read(offset, limit, bytes_max, whole, into, split=whole)
                 if is_following and (before == messages.start or offset == messages.end):

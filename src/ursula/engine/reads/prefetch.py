@@ -1,8 +1,8 @@
 """Prefetching row groups for readers that follow a stream through the store.
 
 A reader counts as following if it begins at the beginning of a stream or where another read ended. A prefetch
-is worth its while only if its row groups are still in the cache when the reader asks for them, so the number
-of prefetched and unread row groups is limited, per stream and in all.
+pays off only if its row groups are still in the cache when the reader asks for them, so the number of
+prefetched and unread row groups is limited, per stream and in total.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from ..segment_info import segment_ref
 
 PREFETCH_NEAR = 2
 PREFETCH_FAR = 8
-"""How many row groups are prefetched at once, unless that many are in the cache already: from a store on this
-machine, where more would only push each other out of the processor's caches, and from a remote one."""
+"""How many row groups are prefetched at once, unless that many are already in the cache: from a store on this
+machine, where more would only evict each other from the CPU's caches, and from a remote one."""
 
 ENDS_MAX = 4096
-"""How many ends of reads are remembered."""
+"""How many offsets at which reads ended are remembered."""
 
 
 class Prefetcher:
@@ -57,7 +57,7 @@ class Prefetcher:
             del self._ends[next(iter(self._ends))]
 
     def note_read(self, segment: SegmentRef, row_group: RowGroup) -> None:
-        """Take note that a row group is being read, or is no longer in the cache."""
+        """Note that a row group is being read, or is no longer in the cache."""
         name = self._unread.pop((segment, row_group), None)
         if name is not None:
             self._unread_counts[name] -= 1
@@ -77,11 +77,11 @@ class Prefetcher:
         """Whether prefetched row groups will still be in the cache when their reader asks for them."""
         unread = self._unread
         while unread and not self._segments.holds(*(oldest := next(iter(unread)))):
-            self.note_read(*oldest)  # its reader never came
+            self.note_read(*oldest)  # its reader never asked for it
         return 0 < self._count <= self._unread_max - len(unread)
 
     async def _fetch(self, name: Name, refs: list[Ref], offset: int) -> None:
-        """Fetch some row groups at once, if too few are in the cache; the read itself reports a failure."""
+        """Fetch some row groups at once if too few are in the cache; the read itself reports a failure."""
         with suppress(StoreFailed):
             following = await self._following(name, refs, offset)
             cached = sum(1 for _ in takewhile(lambda it: self._segments.holds(*it), following))

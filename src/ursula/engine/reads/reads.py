@@ -1,4 +1,4 @@
-"""The reads of a group: from the applied state, or deferred where memory does not have the bytes."""
+"""The reads of a group: from the applied state, or deferred if the bytes are not in memory."""
 
 from ...model.outcomes import BucketDescription, Description, FeedPage, Listing, Page, RecordPage, Refused
 from ...model.read.not_in_memory import FeedNotInMemory, NotInMemory
@@ -44,7 +44,7 @@ class GroupReads:
         return self._cold
 
     def describe(self, bucket: str, name: str, incarnation: str | None = None) -> Description | Refused:
-        """What a stream is."""
+        """The description of a stream."""
         return self._state.reads.describe(bucket, name, incarnation)
 
     def read_records(
@@ -70,7 +70,7 @@ class GroupReads:
     def read_feed(
         self, bucket: str, after: int | None, until: int | None, bytes_max: int
     ) -> FeedPage | Refused | Deferred[FeedPage]:
-        """What happened in a bucket after a position."""
+        """The rows of a bucket's feed after a position."""
         page = self._state.reads.read_feed(bucket, after, until, bytes_max)
         if isinstance(page, FeedNotInMemory):
             if self._feed is None:
@@ -80,7 +80,7 @@ class GroupReads:
         return page
 
     def describe_bucket(self, bucket: str) -> BucketDescription | Refused:
-        """What a bucket is."""
+        """The description of a bucket."""
         return self._state.reads.describe_bucket(bucket)
 
     def list_streams(self, bucket: str, prefix: str, after: str, count: int) -> Listing | Refused:

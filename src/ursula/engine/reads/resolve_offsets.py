@@ -1,4 +1,4 @@
-"""The facts about old bytes that a command needs before it is logged.
+"""Resolving: finding the facts about old bytes that a command needs before it is logged.
 
 Whether an offset is a boundary, and how many messages precede it, depends on bytes that may be in the store,
 and applying a command must not read the store. So these facts are found first and become part of the command.
@@ -19,7 +19,7 @@ NeedsResolving = Create | PublishSnapshot | Trim
 
 
 def is_unresolved(command: AnyCommand) -> bool:
-    """Whether the command refers to old bytes and does not say yet what is there."""
+    """Whether the command refers to old bytes and does not have the facts about them yet."""
     kind = type(command)
     if kind is PublishSnapshot or kind is Trim:
         return command.record is None  # type: ignore[union-attr]
@@ -55,7 +55,7 @@ async def resolve_from_store(
     """The command, resolved from the store, or why it is refused."""
     subject = subject_of(state, command)
     if subject is None:
-        return command  # the stream is gone by now: memory knows enough to refuse the command
+        return command  # the stream is gone by now, so the state is enough to refuse the command
     stream, offset = subject
     try:
         record = await cold.record_at(command.bucket, stream, offset)
@@ -98,7 +98,7 @@ def subject_of(state: State, command: NeedsResolving) -> tuple[Stream, int] | No
 
 
 def as_if_resolved(command: NeedsResolving, stream: Stream | None = None) -> NeedsResolving:
-    """The command as if its facts about old bytes were right: is it refused for another reason?"""
+    """The command as if its facts about old bytes were right, to find out whether it is refused anyway."""
     if isinstance(command, Create):
         return replace(command, forked_at=ForkedAt("" if stream is None else stream.incarnation, 0, 0))
     return replace(command, record=0)

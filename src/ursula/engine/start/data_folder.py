@@ -1,4 +1,4 @@
-"""The data folder: which node it belongs to, which format it has, and which process uses it now."""
+"""The data folder: which node it belongs to, its format, and the process that has it open."""
 
 import errno
 import fcntl
@@ -24,7 +24,7 @@ class FolderRefused(Exception):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """The contents of `ursula.json`: whose data is beside it."""
+    """The contents of `ursula.json`: the node whose data is next to it."""
 
     format: int
     cluster: str
@@ -33,7 +33,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The contents of `applied.json`: how far each group had come."""
+    """The contents of `applied.json`: the last position that each group had applied."""
 
     positions: list[int]
 
@@ -57,7 +57,7 @@ class DataFolder:
         os.close(self._lock)
 
     def note_applied(self, positions: list[int]) -> None:
-        """Note how far each group has come: a log that ends before that has lost entries."""
+        """Note the last applied position of each group: a log that ends before it has lost entries."""
         if positions != self._applied:
             self._applied = positions
             temporary = self.path / "applied.json.new"
@@ -67,7 +67,7 @@ class DataFolder:
                 temporary.rename(self.path / "applied.json")
 
     def applied(self, group: int) -> int:
-        """How far a group had come when that was last noted; 0 if it is not known."""
+        """The last applied position of a group as last noted; 0 if it is unknown."""
         try:
             note = (self.path / "applied.json").read_bytes()
             if has_checksum(note):
@@ -75,7 +75,7 @@ class DataFolder:
             else:
                 positions = msgspec.json.decode(note, type=list[int])  # as earlier versions wrote it
         except (OSError, ValueError):
-            return 0  # it is written without syncing, so a power loss may leave any bytes in it
+            return 0  # it is written without syncing, so a power loss may leave garbage in it
         return positions[group] if group < len(positions) else 0
 
     def log_path(self, group: int) -> Path:
@@ -89,7 +89,7 @@ class DataFolder:
             found = msgspec.json.decode(text, type=dict[str, object]).get("format")
             if isinstance(found, int) and found > FORMAT:
                 raise FolderRefused(
-                    f"the data folder {self.path} has format {found}, and this version of ursula reads "
+                    f"the data folder {self.path} has format {found}, but this version of ursula reads "
                     f"format {FORMAT}: start a newer version"
                 )
             return msgspec.json.decode(text, type=Identity)
@@ -118,8 +118,8 @@ class DataFolder:
 class NewFolder:
     """A data folder that a restore fills: it is locked, and no server starts from it until it is finished.
 
-    A restore that is rejected before it has begun leaves the folder as it was, so that it does not look like
-    an unfinished one.
+    A restore that is rejected before it begins leaves the folder as it was, so that the folder does not look
+    like that of an unfinished one.
     """
 
     def __init__(self, path: Path, store: Path | None) -> None:
@@ -137,7 +137,7 @@ class NewFolder:
             raise
 
     def begin(self) -> None:
-        """Mark the folder, so that no server starts from it until `finish`: the restore is about to write."""
+        """Mark the folder, since the restore is about to write: no server starts from it until `finish`."""
         marker = self.path / _RESTORING
         try:
             self._made_marker = not marker.exists()
@@ -148,7 +148,7 @@ class NewFolder:
             raise FolderRefused(f"cannot use the data folder {self.path}: {error.strerror}") from None
 
     def take_back(self) -> None:
-        """Remove the mark: nothing was written after all."""
+        """Remove the mark, since nothing was written after all."""
         if self._made_marker:
             (self.path / _RESTORING).unlink(missing_ok=True)
             self._begun = False
@@ -192,7 +192,7 @@ def is_abandoned(path: Path, cluster: str, generation: int) -> bool:
 
 
 def check_empty(path: Path, store: Path | None) -> None:
-    """Raise FolderRefused if a folder has more in it than a store; changes nothing."""
+    """Raise FolderRefused if a folder contains anything but a store; changes nothing."""
     try:
         found = sorted(set(os.listdir(path)) - _LEFT_BEHIND - _leading_to(store, path))
     except FileNotFoundError:
@@ -202,7 +202,7 @@ def check_empty(path: Path, store: Path | None) -> None:
     if found:
         raise FolderRefused(
             f"the data folder {path} is not empty ({', '.join(found[:3])}): restore makes a new node and "
-            "changes none that is there. Move it away, or choose another --data-dir"
+            "does not change an existing one. Move it away, or choose another --data-dir"
         )
 
 
@@ -214,7 +214,7 @@ def _leading_to(store: Path | None, path: Path) -> set[str]:
 
 
 def _lock(path: Path) -> int:
-    """Create the folder, and lock it for this process alone."""
+    """Create the folder, and lock it for this process."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -1,8 +1,8 @@
-"""Heartbeats: a node that serves from a store keeps a small object there that says so.
+"""Heartbeats: a node that uses a store keeps a small object there that says so.
 
-`ursula restore` looks for it, so that it does not take a store away from a running server. The object is
-replaced every few seconds and removed when the node stops in good order. It says nothing about the data: no
-reader needs it, garbage collection leaves it alone, and a node goes on if it cannot be written.
+`ursula restore` looks for it, so that it does not take over the store of a running server. The object is
+replaced every few seconds and removed when the node stops cleanly. It is not part of the data: no reader
+needs it, garbage collection leaves it alone, and a node carries on if it cannot be written.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from .store_identity import check_generation
 
 PREFIX = "alive/"
 NEAR_SECONDS, FAR_SECONDS = 10.0, 30.0
-"""How often it is replaced: in a local folder, and in a store where each request costs something."""
+"""How often it is replaced: in a local folder, and in a store that charges for each request."""
 MISSED_MAX = 3
 """How many heartbeats may be missed before a node counts as dead."""
 ENDING_SECONDS_MAX = 1.0
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """Which node uses a store, and when that was last true; times in microseconds since 1970."""
+    """Which node uses a store, and as of when; times in microseconds since 1970."""
 
     cluster: str
     generation: int
@@ -47,12 +47,12 @@ class Heartbeat(msgspec.Struct, frozen=True):
     interval_seconds: float
 
     def age_seconds(self, now: int) -> float:
-        """How long ago it was written; clocks may disagree."""
+        """How long ago it was written, although clocks may disagree."""
         return (now - self.at) / 1_000_000
 
     @property
     def patience_seconds(self) -> float:
-        """The node counts as dead when this is older."""
+        """The node counts as dead if the heartbeat is older than this."""
         return MISSED_MAX * self.interval_seconds
 
 
@@ -89,7 +89,7 @@ class Heart:
             await asyncio.sleep(self._interval_seconds)
 
     async def end(self) -> None:
-        """Remove the heartbeat; if that is not possible now, it becomes stale by itself."""
+        """Remove the heartbeat; if that fails, it becomes stale by itself."""
         with suppress(StoreFailed, TimeoutError):
             async with asyncio.timeout(ENDING_SECONDS_MAX):
                 await self._store.delete([self._key])
@@ -107,7 +107,7 @@ class Heart:
         )
 
     async def _beat(self) -> None:
-        await check_generation(self._store, self._generation)  # also: never write where no store is mounted
+        await check_generation(self._store, self._generation)  # also avoids writing where no store is mounted
         server = self._server
         document = Heartbeat(
             cluster=self._cluster,

@@ -1,4 +1,4 @@
-"""The state that a node starts from: that of the newest manifest. The log leads on from there.
+"""Loading the state that a node starts from: that of the newest manifest. The log continues from there.
 
 There is no other way to start.
 """
@@ -38,9 +38,9 @@ class StoreRefused(Exception):
 async def load_newest(store: Store, group: int, log_first: int = 0) -> LoadedState | None:
     """The state of the newest manifest that can be read; None if there is no manifest at all.
 
-    The log is trimmed to the manifest before the newest, so a damaged newest one costs nothing: the one
-    before it and the log lead to the same state. `log_first` is where the log begins; older manifests are of
-    no use.
+    The log is trimmed to the manifest before the newest, so nothing is lost if the newest one is damaged: the
+    previous one and the log lead to the same state. `log_first` is where the log begins; older manifests
+    are of no use.
     """
     found = await manifests.find_manifests(store, group)
     problems: list[str] = []
@@ -94,7 +94,7 @@ async def load(store: Store, manifest: Manifest, key: str, previous_position: in
     state = loader.state
     expected = manifest.group, manifest.position, manifest.start, manifest.at
     if expected != (state.group, state.position, state.stored.flushed, state.at):
-        raise ObjectDamaged(key, "its positions or its time are not those of the state that it names")
+        raise ObjectDamaged(key, "its positions or its time do not match the state that it names")
     if manifest.segment is not None:
         state.stored.ahead = segment_from_facts(manifest.segment)
     if manifest.start == manifest.position:  # the first of a generation: no `Flushed` will name its objects

@@ -1,7 +1,7 @@
-"""Whose store it is: a node uses only a store of its own cluster and generation that fits its log.
+"""The identity of a store: a node uses only a store of its own cluster and generation that fits its log.
 
 A store names its cluster and its generation in `generations/{n}.json`. A restore begins the next generation,
-which fences the node of the one before.
+which fences the node of the previous one.
 """
 
 from ...cold.objects import keys
@@ -17,8 +17,7 @@ from .load_state import LoadedState, StoreRefused
 async def enter_store(store: Store, identity: Identity, now: int, *, is_new: bool) -> Lineage:
     """Begin the first generation in an empty store; reject one of another cluster or of another generation.
 
-    `is_new` says that the node has never written a log. Returns how the generations of the store followed
-    each other.
+    `is_new` says that the node has never written a log. Returns the lineage of the store's generations.
     """
     try:
         found = await manifests.read_generations(store)
@@ -48,7 +47,7 @@ async def enter_store(store: Store, identity: Identity, now: int, *, is_new: boo
 
 
 async def _begin_store(store: Store, identity: Identity, now: int, is_new: bool) -> None:
-    """Write the first object. A new node whose own disk does not take it need not wait."""
+    """Write the first object. A new node fails at once if its own disk does not accept it."""
     own = manifests.Generation(manifests.FORMAT, identity.cluster, identity.generation, identity.groups, now)
     try:
         await store.create(keys.generation_key(1), manifests.encode(own))
@@ -73,7 +72,7 @@ async def check_generation(store: Store, own: int) -> manifests.Generation:
 
 
 def check_fit(first: int, tail: int, loaded: LoadedState | None) -> None:
-    """Refuse to start from a log, which has the entries after `first`, that does not continue the store."""
+    """Refuse to start from a log that does not continue the store; it has the entries after `first`."""
     if loaded is None:
         if first & COUNTER_MASK:
             raise StoreRefused(

@@ -1,4 +1,4 @@
-"""What an operator may see of the store: plain values, which could come from another process."""
+"""The status of the store for operators: plain values, which could come from another process."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from ...histogram import Histogram
 
 
 class ColdStatus(NamedTuple):
-    """How far a group is stored, in how many bytes, and whether flushes succeed. Microseconds since 1970."""
+    """How far a group is stored, in how many bytes, and whether flushes succeed. Times in microseconds."""
 
     number: int
     manifest_position: int
@@ -40,7 +40,7 @@ class CacheStatus(NamedTuple):
 
 
 class UpkeepStatus(NamedTuple):
-    """What was fetched from the store, merged and collected since the start."""
+    """How much was fetched from the store, merged and collected since the start."""
 
     fetch_count: int
     fetched_bytes: int

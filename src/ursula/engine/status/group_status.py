@@ -1,4 +1,4 @@
-"""What an operator may see of a group: plain values, which could come from another process."""
+"""The status of a group for operators: plain values, which could come from another process."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from ...histogram import Histogram
 
 
 class GroupStatus(NamedTuple):
-    """The status of a group, and what it has written since it started."""
+    """The status of a group, and how much it has written since it started."""
 
     number: int
     recovered: bool
@@ -30,5 +30,5 @@ class GroupStatus(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """How many positions are durable and not applied yet."""
+        """How many positions are durable but not applied yet."""
         return max(0, self.tail - self.applied)

@@ -1,6 +1,6 @@
-"""Which streams the bytes in memory belong to, found by a walk over all buckets and streams in short steps.
+"""Reports which streams the bytes in memory belong to: walks over all buckets and streams in short steps.
 
-A report is not of a single moment: a stream that changes during the walk is counted as it was found.
+A report is not a snapshot of one moment: a stream that changes during the walk is counted as it was found.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -89,7 +89,7 @@ def merge_reports(reports: list[HotBytesReport]) -> HotBytesReport:
 
 
 def _hot_bytes(stream: Stream, stored_to: int) -> int:
-    """How many bytes a stream has in memory and not in the store."""
+    """How many bytes of a stream are in memory and not in the store."""
     return max(0, stream.messages.end - max(stream.messages.start, stream.end_at(stored_to)))
 
 

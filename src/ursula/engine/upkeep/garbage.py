@@ -1,15 +1,15 @@
-"""Garbage collection: removes objects that nothing needs, and announces it in the log before it does.
+"""Garbage collection: removes objects that nothing needs, and announces that in the log beforehand.
 
 `Collect(horizon)` is applied first. From then on `apply` refuses to name an object whose ULID is older than
-the horizon. So an older object that has no name now never gets one: a segment that a flush or a merge has
-just written, or a snapshot or a large body that is still being written. The named objects are the live
-segments, the state objects, visible snapshots, bodies that are not in a segment yet, and every replaced
-object that is still kept for readers: it is forgotten only when it was replaced before the horizon, and
-before every manifest that is kept.
+the horizon. So an older object that nothing names now is never named later, be it a segment that a flush or a
+merge has just written, or a snapshot or a large body that is still being written. The named objects are the
+live segments, the state objects, visible snapshots, bodies that are not in a segment yet, and every replaced
+object that is still kept for readers: it is forgotten only if it was replaced before the horizon, and before
+every manifest that is kept.
 
 The manifests that are kept are the last two of a group, the last one from before the horizon, and all later
-ones: the one from before the horizon is what the group was at the horizon, however long before the horizon
-the last flush was.
+ones: the one from before the horizon describes the group as of the horizon, however long before that the last
+flush was.
 
 So each of these finds the objects that it names:
 - a reader, inside or outside the server, with a plan younger than `keep_replaced`: the objects in it were
@@ -21,11 +21,11 @@ So each of these finds the objects that it names:
   snapshot of a deleted stream counts as replaced once more when its tombstone is forgotten, for manifests
   that still have it.
 
-After a restore there are manifests from after the point that was restored. The state does not know what they
+After a restore there are manifests from after the restored point. The state does not know which objects they
 name, so nothing is removed until the new generation itself is older than the horizon.
 
 Manifests are removed first, then the objects that they named: a collector that is killed leaves orphans,
-which the next round finds. All groups are asked before anything is removed, since any of them may name a
+which the next round finds. All groups are checked before anything is removed, since any of them may name a
 blob.
 """
 
@@ -53,7 +53,7 @@ ROUNDS_KEPT = 24
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 1.0, 3600.0
 FIRST_SECONDS_MAX = 10.0
 UNFINISHED_SECONDS_MIN = 3600.0
-"""A body that arrives slowly may take this long, and nobody needs the room meanwhile."""
+"""A body that arrives slowly may take this long, and its room is not needed before that."""
 SLICE = 256
 COLLECTED_AT_ONCE = 512
 """How many tombstones, and how many replaced objects, one command forgets."""
@@ -69,11 +69,11 @@ class CollectSettings(NamedTuple):
 
 
 class CollectFailed(Exception):
-    """The log did not take the beginning of a collection; the text says why."""
+    """The log did not accept the beginning of a collection; the text says why."""
 
 
 class GarbageCollector:
-    """Removes objects that no group needs. There is one for all groups of a node, as they share the blobs."""
+    """Removes objects that no group needs. One serves all groups of a node, since they share the blobs."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class GarbageCollector:
             logger.info("removed %d objects with %d bytes that nothing needs from the store", count, size)
 
     async def _first_kept(self, number: int, last_but_one: int, horizon: int) -> int:
-        """The position of the first manifest that is kept; that of the oldest, if none is old enough."""
+        """The position of the first manifest that is kept; that of the oldest if none is old enough."""
         store = self._store
         found = await manifests.find_manifests(store, number)
         for one in found[await manifests.last_at(store, found, horizon) :]:
@@ -152,7 +152,7 @@ class GarbageCollector:
             reached = group.state.collection_step(horizon, reached or 0, COLLECTED_AT_ONCE)
             outcome = await group.propose_and_wait(Collect(reached, first))
             if not isinstance(outcome, Done):
-                raise CollectFailed(f"the log did not take the beginning of a collection: {outcome}")
+                raise CollectFailed(f"the log did not accept the beginning of a collection: {outcome}")
         if await _lacks_manifests(group.state, flusher, horizon):
             flusher.request()
 
@@ -166,7 +166,7 @@ class GarbageCollector:
         ]
 
     async def _sweep_manifests(self, number: int, first: int, last_but_one: int) -> set[str]:
-        """Remove manifests before the first one kept; returns what the last two and the live list name."""
+        """Remove manifests before the first one kept; returns the keys in the last two and the live list."""
         store = self._store
         old, kept = [], set()
         for found in reversed(await manifests.find_manifests(store, number)):
@@ -183,7 +183,7 @@ class GarbageCollector:
         return kept | {segment.path for segment in live.segments}
 
     async def _sweep(self, prefix: str, horizon: int, kept: set[str]) -> None:
-        """Remove objects that are older than the horizon and have no name."""
+        """Remove objects that are older than the horizon and that nothing names."""
         listed = await self._store.list(prefix)
         for first in range(0, len(listed), SLICE):
             some = [
@@ -207,10 +207,11 @@ class GarbageCollector:
 
 
 async def _lacks_manifests(state: State, flusher: Flusher, horizon: int) -> bool:
-    """Whether a replaced object stays only because too few manifests were written after it was replaced.
+    """Whether a replaced object is kept only because too few manifests were written after it was replaced.
 
-    The first such manifest becomes the one at the horizon when it is old itself, so it is wanted soon. A
-    second one is wanted when there is nothing else to wait for, as the last two are kept. More are of no use.
+    The first such manifest becomes the one at the horizon once it is old enough itself, so it is wanted soon.
+    A second one is wanted once there is nothing else to wait for, since the last two are kept. More would be
+    of no use.
     """
     all_replaced, time_slice = state.stored.replaced, TimeSlice()
     for key in all_replaced.by_time:

@@ -1,12 +1,12 @@
 """Which stored rows are still live, judged by the state alone.
 
-The state is asked step by step while everything else goes on. That is right because a row that is not live
+The state is examined step by step while other work continues. That is correct because a row that is not live
 never becomes live again: an incarnation that is neither a stream nor a deleted stream does not come back, and
-bytes before the beginning of a stream cannot be forked. So a row may be judged by the state of any moment
+bytes before the beginning of a stream cannot be forked. So a row may be judged by the state at any moment
 after it was stored.
 
-Of a stream that has ended, the row of its end is live for as long as its bucket exists: otherwise a reader
-that follows the feed and comes late, or counts rows of the table, would never learn that the stream is gone.
+The row that records the end of a stream is live for as long as its bucket exists: otherwise a late follower
+of the feed, or a reader that counts rows of the table, would never learn that the stream is gone.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class LiveRows:
     async def first_live_offsets(self, owners: list[Owner]) -> list[int]:
         """For each stream, the offset before which its messages are not live.
 
-        ALL_BUT_THE_END: nothing is live but the row of its end; EVERYTHING: not even that.
+        ALL_BUT_THE_END: only the row of its end is live; EVERYTHING: not even that.
         """
         offsets = []
         for count, owner in enumerate(owners, 1):
@@ -56,13 +56,13 @@ class LiveRows:
         return stream.beginning_before(self._state.stored.horizon)
 
     def _is_in_feed(self, bucket: str, incarnation: str) -> bool:
-        """Whether a stream that has ended belonged to the bucket that has the name now."""
+        """Whether a stream that has ended belonged to the bucket that now has this name."""
         found = self._state.buckets.get(bucket)
         _, position, _ = incarnation.split("-")
         return found is not None and int(position) >= found.position
 
     def earliest(self, bucket: str, name: str, incarnation: str) -> int:
-        """Where a stream, or a deleted stream, begins; nobody may read before that offset."""
+        """Where a stream, or a deleted stream, begins; earlier offsets cannot be read."""
         tombstone = self._state.deleted.find(bucket, name, incarnation)
         stream = decode_stream(name, tombstone.row) if tombstone is not None else self._stream(bucket, name)
         return 0 if stream is None or stream.incarnation != incarnation else stream.earliest

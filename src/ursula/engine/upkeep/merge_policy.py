@@ -14,11 +14,11 @@ COUNT_MIN = 16
 COUNT_MAX = 1024
 GROWTH_MIN = 4
 ROW_BYTES = 128
-"""About how much memory a row takes besides its payload."""
+"""About how much memory a row takes in addition to its payload."""
 
 
 def next_run(segments: Sequence[StoredSegment], avoided: Collection[str] = ()) -> list[StoredSegment]:
-    """The neighbours to merge next; none if nothing should be merged. `avoided` are left as they are."""
+    """The neighbours to merge next; none if nothing should be merged. `avoided` ones are left alone."""
     if len(segments) < 2:
         return []
     for limit in _limits():

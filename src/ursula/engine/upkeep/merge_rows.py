@@ -69,11 +69,11 @@ class MergeRows:
         self._is_small = sum(map(weight, inputs)) <= RANGE_BYTES
         self._tables: list[pa.Table] = []  # all rows, if there are few
         self.row_count = 0
-        """How many rows are live; when all inputs are seen together, some more may be left out."""
+        """How many rows are live; considering all inputs together, a few more may be left out."""
         self.has_gaps = False
 
     async def survey(self) -> None:
-        """Find out which rows are live; ObjectDamaged if messages are missing that somebody may read."""
+        """Find out which rows are live; ObjectDamaged if messages that can be read are missing."""
         for number, segment in enumerate(self._stored):
             ref = segment_ref(segment)
             footer = await self._segments.footer(ref)
@@ -144,7 +144,7 @@ def _first_live(owners: list[Owner], offsets: list[int]) -> pa.Table:
 
 
 def _highest(tables: list[pa.Table]) -> pa.Table:
-    """Each stream once: a row that is not live at one moment is not live at a later one."""
+    """Each stream once, with its highest offset: a row that is not live never becomes live again."""
     found = pa.concat_tables(tables).group_by("incarnation").aggregate([("first_live", "max")])
     return found.rename_columns({"first_live_max": "first_live"}).combine_chunks()
 
@@ -174,8 +174,8 @@ def _gaps(extents: list[pa.Table]) -> list[_Gap]:
     """Where messages of a stream were left out although older messages were not.
 
     This happens when a segment in the middle was rewritten and the others were not, or when a stream is
-    trimmed again, as it is then no longer known where it began before. A segment must not have such gaps, so
-    the older messages are left out too. A gap in messages that may be read is another matter: it is damage.
+    trimmed again, since its earlier beginning is then unknown. A segment must not have such gaps, so the
+    older messages are left out too. A gap in messages that can be read is a different matter: it is damage.
     """
     if not extents:
         return []

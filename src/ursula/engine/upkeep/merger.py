@@ -1,9 +1,8 @@
 """The merger: merges many small neighbouring segments into one, and leaves out rows that are no longer live.
 
-It does one merge at a time, with pauses. It reads past the cache that serves readers, and sorts and
-compresses in threads. The output is stored, then `Merge` goes through the log. The inputs stay in the store
-for readers that still use them; garbage collection removes them later. A segment that cannot be read is never
-merged away.
+It does one merge at a time, with pauses. It bypasses the cache that serves readers, and sorts and compresses
+in threads. The output is stored, then `Merge` goes through the log. The inputs stay in the store for readers
+that still use them; garbage collection removes them later. A segment that cannot be read is never merged.
 """
 
 import asyncio
@@ -31,18 +30,18 @@ logger = logging.getLogger(__name__)
 
 
 class MergeFailed(Exception):
-    """The log did not take a merge; the text says why."""
+    """The log did not accept a merge; the text says why."""
 
 
 class MergeSettings(NamedTuple):
-    """Whether rows that are not live are kept, and how often the merger looks for something to do."""
+    """Whether rows that are not live are kept, and how often the merger looks for work."""
 
     keep_trimmed: bool
     check_seconds: float = 0.5
 
 
 class Merger:
-    """Keeps the segments of one group few, and free of rows that are not live."""
+    """Keeps the segments of one group few, and mostly free of rows that are not live."""
 
     def __init__(
         self,
@@ -65,9 +64,9 @@ class Merger:
         self._live_rows = LiveRows(group.state, settings.keep_trimmed)
         self._unreadable: dict[str, None] = {}
         self._searched_horizon = group.state.stored.horizon
-        self._has_searched = not len(group.state.segments)  # what was dropped before this start is unknown
+        self._has_searched = not len(group.state.segments)  # anything may have been dropped before this start
         self._mostly_dead: list[str] = []
-        self._measures_when_done = (0, 0, 0)  # of the table of segments, when there was nothing to merge
+        self._measures_when_done = (0, 0, 0)  # of the segment table, when there was last nothing to merge
         self.problem: str | None = None
         self.merged_count = 0
         self.merged_bytes = 0
@@ -83,11 +82,11 @@ class Merger:
             began_at = time.monotonic()
             try:
                 if await self.step():
-                    pause = min(pause, time.monotonic() - began_at)  # half of the time is for other work
+                    pause = min(pause, time.monotonic() - began_at)  # leaves half of the time to other work
             except (StoreFailed, MergeFailed) as error:
                 pause = max(pause, RETRY_SECONDS)
                 if self.problem != str(error):
-                    logger.info("segments are not merged: %s", error)  # flushes fail too, and are louder
+                    logger.info("segments are not merged: %s", error)  # flushes fail too, and log an error
                 self.problem = str(error)
             else:
                 self.problem = None
@@ -106,8 +105,8 @@ class Merger:
     async def _next_dead(self) -> StoredSegment | None:
         """A segment whose rows are mostly not live.
 
-        The segments are searched after a collection if a stream ended or was trimmed since the horizon of
-        the last search: that walks over every stream, and nothing else makes stored bytes dead.
+        The segments are searched after a garbage collection, but only if a stream ended or was trimmed since
+        the horizon of the last search: a search walks over every stream, and nothing else makes bytes dead.
         """
         state, settings = self._group.state, self._settings
         horizon = state.stored.horizon
@@ -136,7 +135,7 @@ class Merger:
             rows = MergeRows(inputs, self._segments, self._live_rows)
             await rows.survey()
             if len(inputs) == 1 and rows.row_count == inputs[0].rows and not rows.has_gaps:
-                return True  # all rows are live: those that were not were left out earlier
+                return True  # all rows are live: dead ones have already been left out
             output = await self._put(rows, inputs[0].first, inputs[-1].last)
         except (ObjectDamaged, ObjectMissing) as error:
             logger.error("%s: it is left as it is, and its neighbours are merged without it", error)
@@ -152,7 +151,7 @@ class Merger:
             self._request_flush()  # so that the newest manifest does not name the inputs
             return True
         if not isinstance(outcome, Ignored):
-            raise MergeFailed(f"the log did not take a merge: {outcome}")
+            raise MergeFailed(f"the log did not accept a merge: {outcome}")
         if output is not None:
             await self._store.delete([output.key])
         return False

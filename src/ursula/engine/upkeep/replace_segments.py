@@ -1,4 +1,4 @@
-"""Replacing segments by one that was merged outside the server, once it has been read from end to end."""
+"""Replacing segments with one that was merged outside the server, after reading it from end to end."""
 
 import asyncio
 import hashlib
@@ -23,7 +23,7 @@ STEP_BYTES = 8 << 20
 async def replace_segments(
     store: Store, group: Group, old: Sequence[str], new: str, request_flush: Callable[[], None]
 ) -> AnyOutcome | Failure:
-    """Replace neighbouring segments by one that has their rows, by one command of the log.
+    """Replace neighbouring segments with one that has their rows, with one command of the log.
 
     `request_flush` is called after that.
     """
@@ -32,7 +32,7 @@ async def replace_segments(
     if not table.are_neighbours(tuple(old)):
         if (done := _done_before(group, old, new)) is not None:
             return done
-        raise SegmentsReplaced("the old segments are not live neighbours any more: plan again")
+        raise SegmentsReplaced("the old segments are no longer live neighbours: plan again")
     output = await _examine(store, group.number, inputs, new)
     outcome = await group.propose_and_wait(Merge(tuple(old), output, made_at(new) or 0))
     request_flush()  # so that the newest manifest does not name the old segments
@@ -42,7 +42,7 @@ async def replace_segments(
 
 
 def _done_before(group: Group, old: Sequence[str], new: str) -> Done | None:
-    """The outcome of the same request, if it was done before and its client did not get the answer."""
+    """The outcome of the same request, if it was done before and its client did not get the response."""
     replaced = group.state.stored.replaced
     if group.state.segments.get(new) is None or any(key not in replaced for key in old):
         return None
@@ -50,7 +50,7 @@ def _done_before(group: Group, old: Sequence[str], new: str) -> Done | None:
 
 
 async def _examine(store: Store, group: int, inputs: Sequence[StoredSegment], key: str) -> StoredSegment:
-    """The new segment, if it is whole and has as many rows, of the same positions, as the inputs have."""
+    """The new segment, if it is intact and has the same positions and number of rows as the inputs."""
     first, last = inputs[0].first, inputs[-1].last
     name = segment_prefix(group, first, last)
     if not key.startswith(name) or not key.endswith(".parquet") or made_at(key) is None:
@@ -79,17 +79,17 @@ async def _examine(store: Store, group: int, inputs: Sequence[StoredSegment], ke
 
 def _check(footer: Footer, group: int, inputs: Sequence[StoredSegment]) -> None:
     if footer.group != group or footer.positions != (inputs[0].first, inputs[-1].last):
-        raise SegmentUnfit("it says that it is of other positions")
+        raise SegmentUnfit("it is of other positions")
     rows = sum(row_group.row_count for row_group in footer.row_groups)
     expected = sum(segment.rows for segment in inputs)
     if rows != expected:
-        raise SegmentUnfit(f"it has {rows} rows, and the old segments have {expected}")
+        raise SegmentUnfit(f"it has {rows} rows, but the old segments have {expected}")
     if any(before.last > after.first for before, after in pairwise(footer.row_groups)):
         raise SegmentUnfit("its row groups are not sorted")
 
 
 async def _digest(store: Store, footer: Footer, size: int) -> str:
-    """The digest of the whole segment; the checksum of each row group is checked on the way."""
+    """The digest of the whole segment; checks the checksum of each row group on the way."""
     digest = hashlib.sha256()
     read_to = 0
     for row_group in footer.row_groups:

@@ -1,1 +1,1 @@
-"""Request bodies: read within limits, received into a file, or stored as blobs before they are logged."""
+"""Request bodies: reading them within limits, receiving them into a file, or storing them as blobs."""

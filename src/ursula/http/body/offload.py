@@ -1,7 +1,7 @@
-"""Large bodies: stored as blobs before they are logged, so that neither log nor memory has to hold them.
+"""Large bodies: stored as blobs before they are logged, to keep them out of the log and of memory.
 
 The logged command names the blob. If the command would be refused, nothing is stored; if it is refused after
-all, the blob is removed; if the outcome is unknown, the blob stays for the garbage collector.
+all, the blob is removed; if the outcome is unknown, the blob is left to garbage collection.
 """
 
 from msgspec.structs import replace

@@ -1,7 +1,7 @@
-"""Reading request bodies: whole or not at all, within size, time and memory.
+"""Reading request bodies: completely or not at all, within limits on size, time and memory.
 
-A body that is cut off is never stored; one that arrives too slowly is given up. All bodies that are being
-read or wait for their answer share one allowance; each takes as much of it as has arrived.
+A body that is cut off is never stored, and one that arrives too slowly is abandoned. All bodies that are
+being read, or that wait for their response, share one allowance; each takes as much of it as has arrived.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from ..wire.request import BodyCutOff, Request
 
 
 class BodyLimit(NamedTuple):
-    """How many bytes a kind of body may have, and the error code of a larger one."""
+    """How many bytes a kind of body may have, and the error code for a larger one."""
 
     bytes_max: int
     code: AnyErrorCode = "body_too_large"
 
     def check(self, size: int | None) -> None:
-        """Reject a larger body; None is a size that is not known yet."""
+        """Reject a body that is too large; None is a size that is not known yet."""
         if size is not None and size > self.bytes_max:
             message = f"a body may have at most {self.bytes_max} bytes here"
             raise Problem(self.code, message, limit=self.bytes_max)
@@ -51,7 +51,7 @@ class Bodies:
         return self.held_bytes + count <= self.held_bytes_max
 
     def when_read(self, exchange: Exchange, on_body_read: Callable[[bytes], None]) -> None:
-        """Call back with the whole body: at once, if it has arrived."""
+        """Call back with the whole body: at once if it has arrived."""
         if not exchange.request.is_complete:
             exchange.spawn(self._read_and_call(exchange, on_body_read))
         else:
@@ -114,7 +114,7 @@ class Bodies:
             size = exchange.request.body_length or count
             if size <= self.held_bytes_max:  # a larger one is always rejected
                 self._rejected_bytes = size
-            raise Problem("write_backpressure", "too many bytes are being written at the moment")
+            raise Problem("write_backpressure", "too many bytes are being written right now")
         self.held_bytes += count
         exchange.held_bytes += count
 
@@ -136,7 +136,7 @@ def check_encoding(request: Request) -> None:
 
 
 def incomplete() -> Problem:
-    """The problem of a body that the client did not send to its end."""
+    """The problem of a body that the client did not send completely."""
     return Problem("body_incomplete", "the body was cut off; nothing was stored")
 
 

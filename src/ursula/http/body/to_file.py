@@ -7,7 +7,7 @@ from ..exchange import Exchange
 from .read import BodyLimit
 
 WRITE_BYTES = 1024 * 1024
-"""How much of a body is gathered before it is written to the file."""
+"""How much of a body is buffered before it is written to the file."""
 
 
 async def receive(exchange: Exchange, limit: BodyLimit) -> BlobWriter:

@@ -20,7 +20,7 @@ from .feed_events import FeedEvents
 
 ARROW = "application/vnd.apache.arrow.stream"
 ROWS_AT_ONCE_MAX = 1000
-"""A page with more rows is encoded in a thread, so that other requests do not wait for it."""
+"""A page with more rows than this is encoded in a thread, so that other requests need not wait for it."""
 
 _LABELS = {Live.NO: FEED, Live.LONG_POLL: FEED_LONG_POLL, Live.SSE: FEED_SSE}
 
@@ -42,7 +42,7 @@ async def get_feed(exchange: Exchange) -> None:
     services, group = exchange.services, exchange.group
     incarnation = exchange.headers.get("stream-incarnation")
     if incarnation is not None and incarnation != services.node.feed_incarnation:
-        message = "the feed belongs to another cluster, or was restored since"
+        message = "the feed belongs to another cluster, or has been restored since"
         raise Problem("incarnation_mismatch", message, [_incarnation_header(exchange)])
     for position in (query.offset, until):
         check_rewound(exchange, group, position)
@@ -60,14 +60,14 @@ def _parse_until(text: str, query: ReadQuery) -> int:
     if until < 0:
         raise Problem("invalid_parameter", "until must be a position")
     if query.live is not Live.NO or offset == TAIL:
-        raise Problem("invalid_parameter", "until needs a read from a position that does not wait")
+        raise Problem("invalid_parameter", "until needs a position to read from, and no live read")
     if offset > until:
         raise Problem("invalid_parameter", "until is before the offset")
     return until
 
 
 def check_rewound(exchange: Exchange, group: GroupApi, position: int | None) -> None:
-    """Reject a position that a restore has undone: what was there has never happened."""
+    """Reject a position that a restore has undone: whatever was there never happened."""
     if position is None or position < 0:
         return
     end = exchange.services.node.rewound_to(group.number, position)
@@ -123,7 +123,7 @@ async def _send_page(exchange: Exchange, query: ReadQuery, page: FeedPage) -> No
 
 
 async def _encode(exchange: Exchange, query: ReadQuery, page: FeedPage) -> tuple[str, bytes]:
-    """The body and its type. A large one is encoded in a thread: other requests do not wait for it."""
+    """The body and its type. A large one is encoded in a thread, so that other requests need not wait."""
     bucket, lines = exchange.target.bucket, exchange.services.feed_lines
     if ARROW in (exchange.request.headers.first("accept") or ""):
         from .feed_arrow import encode_arrow  # the import is slow, and few clients need it
@@ -171,12 +171,12 @@ class FeedPoll(LongPoll[FeedPage]):
         return bool(page.entries)
 
     def answer(self, page: FeedPage) -> None:
-        """Answer with what happened, or with 204."""
+        """Respond with the news, or with 204."""
         if page.entries:
             self.exchange.spawn(_send_page(self.exchange, self.query, page))
         else:
             _send_nothing_new(self.exchange, self.query, page)
 
     async def answer_fetched(self, page: FeedPage) -> None:
-        """Answer with a page that came from the store; if it is empty, wait on behind it."""
+        """Respond with a page that came from the store; if it is empty, go on waiting after it."""
         await _answer(self.exchange, self.group, self.query, page)

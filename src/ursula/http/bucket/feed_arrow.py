@@ -9,7 +9,7 @@ ROWS_PER_BATCH = 4096
 
 
 def encode_arrow(page: FeedPage, group: int, bucket: str) -> bytes:
-    """The rows of a page. This takes a while: call it in a thread."""
+    """The rows of a page. This is slow: call it in a thread."""
     rows = [(entry, row) for entry in page.entries for row in entry.rows]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SEGMENT_SCHEMA) as writer:

@@ -12,7 +12,7 @@ from ..live.events import Event, Found, PageEvents, encode_control, encode_data
 from ..syntax.tokens import cursor_at
 
 EVENT_BYTES = 256 * 1024
-"""About how much is encoded and sent to a follower at a time."""
+"""About how many bytes are encoded and sent to a follower at a time."""
 
 
 class FeedEvents(PageEvents[FeedPage]):
@@ -35,13 +35,13 @@ class FeedEvents(PageEvents[FeedPage]):
         return self._group.read_feed(self._bucket, after, None, bytes_max)
 
     def page_key(self, page: FeedPage, offset: int) -> tuple[object, ...] | None:
-        """What the encoded page depends on; None if nothing happened in the bucket."""
+        """The key of the encoded page; None if nothing happened in the bucket."""
         return (page.next_position, page.tail) if page.entries else None
 
     async def fetch(
         self, deferred: Deferred[FeedPage], offset: int, cursor: str | None, is_final: bool
     ) -> Found:
-        """The next event, from a page in the store; a control event alone, if the page is empty."""
+        """The next event, from a page in the store; only a control event if the page is empty."""
         page = await deferred.get()
         if isinstance(page, FeedPage) and not page.entries and page.next_position > offset:
             position = page.next_position

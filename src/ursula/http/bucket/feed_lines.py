@@ -27,8 +27,8 @@ class _Names(NamedTuple):
 class FeedLines:
     """Encodes entries, and keeps the lines of the most recent ones.
 
-    Followers at different positions, by long-poll or as events, read pages that begin and end differently but
-    share their entries. So this memo is by entry, and below the one that `PageEvents` has of whole pages.
+    Followers at different positions, by long-poll or SSE, read pages that begin and end differently but share
+    their entries. So this memo is by entry, one level below that of `PageEvents`, which is by page.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from ..syntax.names import FLAT_PREFIX, Target, parse_stream_path
 from ..syntax.query import parse_query
 
 PATIENCE_SECONDS = 20.0
-"""How long a request waits for the end of a bulk write, before it answers 202 and the client asks again."""
+"""How long a request waits for a bulk write to end before it gets 202 and the client has to ask again."""
 
 APP_CHARACTERS_MAX = 256
 OBJECTS_MAX = 100_000
@@ -32,7 +32,7 @@ _BODY_HELP = (
 
 
 class IngestRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """A bulk write: which rows, of which app and version, and what to do with rows that a stream refuses."""
+    """A bulk write: its rows, its app and version, and what to do with rows that a stream refuses."""
 
     bucket: str
     app: str
@@ -66,7 +66,7 @@ async def stage(exchange: Exchange) -> None:
 
 
 async def ingest(exchange: Exchange) -> None:
-    """Append the rows of staged objects, each exactly once, however often the request is sent."""
+    """Append the rows of staged objects, each exactly once no matter how often the request is sent."""
     request = await exchange.read_json(IngestRequest, _BODY_HELP, _REQUEST_LIMIT)
     if not request.app or len(request.app) > APP_CHARACTERS_MAX:
         raise Problem("invalid_parameter", f"app must have 1 to {APP_CHARACTERS_MAX} characters")

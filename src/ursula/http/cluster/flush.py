@@ -1,4 +1,4 @@
-"""What an operator may ask for to relieve memory and the log: a flush, a new base, a purge."""
+"""The ways in which an operator can relieve memory and the log: a flush, a new base, a purge."""
 
 from ...cold.objects.store import StoreFailed
 from ...engine.failures import Superseded
@@ -8,7 +8,7 @@ from ..exchange import Exchange
 
 
 async def flush(exchange: Exchange) -> None:
-    """POST on the flush. When it is answered, everything written before it is in the store."""
+    """POST on the flush. The response means that everything written before the request is in the store."""
     try:
         positions = await exchange.services.node.flush()
     except StoreFailed as error:
@@ -20,7 +20,7 @@ async def flush(exchange: Exchange) -> None:
 
 
 async def trigger_snapshot(exchange: Exchange) -> None:
-    """POST on the snapshot: request a flush that writes the whole state, not only what changed."""
+    """POST on the snapshot: request a flush that writes the whole state, not only the changes."""
     exchange.services.node.request_base()
     exchange.reply_empty(202, [("cache-control", "no-store")])
 

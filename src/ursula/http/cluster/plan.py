@@ -1,4 +1,4 @@
-"""GET /cluster/plan: where the history of a bucket is, for readers that fetch it themselves."""
+"""GET /cluster/plan: where to find the history of a bucket, for readers that fetch it themselves."""
 
 from ...engine.reads.bucket_plan import Plan
 from ..bucket.feed import check_rewound
@@ -17,7 +17,7 @@ async def get_plan(exchange: Exchange) -> None:
         raise Problem("invalid_parameter", "the parameter bucket is missing: which bucket is the plan for?")
     after = parse_offset(given["after"]) if "after" in given else None
     if after is not None and after < 0:
-        raise Problem("invalid_parameter", "after must be a position; without it, the plan is for everything")
+        raise Problem("invalid_parameter", "after must be a position; without it, the plan covers everything")
     exchange.target = Target(bucket, "", False)
     node, group = exchange.services.node, exchange.group
     await exchange.wait_until_current()

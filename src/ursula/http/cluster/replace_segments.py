@@ -14,7 +14,7 @@ _BODY_HELP = 'the body must be {"group": number, "old": [paths of live neighbour
 
 
 class ReplaceRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Which segments of a group are replaced, and by which."""
+    """The segments of a group to replace, and their replacement."""
 
     group: int
     old: list[str]
@@ -22,7 +22,7 @@ class ReplaceRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def replace(exchange: Exchange) -> None:
-    """Replace segments by one that was made from them."""
+    """Replace segments with one that was made from them."""
     request = await exchange.read_json(ReplaceRequest, _BODY_HELP, _LIMIT)
     node = exchange.services.node
     if not 0 <= request.group < node.group_count:
@@ -40,5 +40,5 @@ async def replace(exchange: Exchange) -> None:
     except StoreFailed as error:
         raise Problem("store_unavailable", f"the segment could not be read: {error}") from error
     if isinstance(outcome, Ignored):
-        raise Problem("segments_replaced", "the old segments are not live neighbours any more: plan again")
+        raise Problem("segments_replaced", "the old segments are no longer live neighbours: plan again")
     exchange.reply_json(200, {"position": exchange.expect(Done, outcome).position})

@@ -16,7 +16,7 @@ _TERM = 1
 
 
 async def get_status(exchange: Exchange) -> None:
-    """GET on the status: leader, members and log positions. Served also while the log is replayed."""
+    """GET on the status: leader, members and log positions. Served even during replay."""
     node = exchange.services.node
     groups = list(zip(node.statuses(), node.cold_statuses(), strict=True))
     # With several groups, the node reports the one that is furthest behind.
@@ -84,7 +84,7 @@ def _inflight_reason(exchange: Exchange) -> str | None:
     if not bodies.is_backed_up:
         return None
     return (
-        f"{bodies.held_bytes} of {bodies.held_bytes_max} bytes that may be read or queued at once "
+        f"{bodies.held_bytes} of the {bodies.held_bytes_max} bytes that may be read or queued at once "
         "(limits.inflight_bytes) are in use"
     )
 
@@ -95,7 +95,7 @@ def _hot_reason(exchange: Exchange, groups: list[ColdStatus]) -> str | None:
         return None
     held, limit = sum(group.held_bytes for group in groups), exchange.services.node.hot_bytes_max
     problem = next(filter(None, (group.problem for group in full)), None)
-    return f"{held} of {limit} bytes that may wait for the store (cold.max_hot_bytes) are in memory" + (
+    return f"{held} of the {limit} bytes that may wait for the store (cold.max_hot_bytes) are in memory" + (
         f", which cannot be flushed: {problem}" if problem else ""
     )
 
@@ -133,4 +133,4 @@ async def transfer_leader(exchange: Exchange) -> None:
     request = await exchange.read_json(TransferRequest, body_help, if_empty=TransferRequest())
     if request.node_id is not None and request.node_id != exchange.services.node_id:
         raise Problem("invalid_parameter", f"no node has the id {request.node_id}")
-    raise Problem("not_available", "this node is the only one: no other node could lead")
+    raise Problem("not_available", "this is the only node: no other could lead")

@@ -18,7 +18,7 @@ _BODY_HELP = 'the body must be {"bucket": text, "stream": text, and optionally "
 
 
 class UndeleteRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Which stream: the last one of that name, or the one with that incarnation."""
+    """The stream to bring back: the last one with that name, or the one with that incarnation."""
 
     bucket: str
     stream: str
@@ -47,9 +47,9 @@ async def undelete(exchange: Exchange) -> None:
 
 
 def _parse_incarnation(exchange: Exchange, text: str | None) -> str | None:
-    """An incarnation in the form of the headers or of the feed, where clients find those of deleted streams.
+    """An incarnation as in the headers, or as in the feed, where clients find those of deleted streams.
 
-    It names a stream and is not a precondition, so one from before a restore is still valid.
+    It identifies a stream and is not a precondition, so one from before a restore is still valid.
     """
     if text is None:
         return None

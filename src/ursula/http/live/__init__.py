@@ -1,1 +1,1 @@
-"""Live reads of streams and feeds: requests that wait for something new, by long-poll or as events."""
+"""Live reads of streams and feeds: requests that wait for something new, by long-poll or SSE."""

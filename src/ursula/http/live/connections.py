@@ -14,7 +14,7 @@ class LiveConnection(Protocol):
     kind: str
 
     def on_shutdown(self) -> None:
-        """End the answer in a way that lets the client continue elsewhere."""
+        """End the response in a way that lets the client continue elsewhere."""
         ...
 
 
@@ -30,7 +30,7 @@ class LiveConnections:
         self._connections.add(connection)
 
     def discard(self, connection: LiveConnection) -> None:
-        """Remove a connection whose request waits no more."""
+        """Remove a connection whose request no longer waits."""
         self._connections.discard(connection)
 
     def count_by_kind(self) -> Counter[str]:
@@ -38,7 +38,7 @@ class LiveConnections:
         return Counter(connection.kind for connection in self._connections)
 
     def shut_down(self) -> None:
-        """The server stops: end all of them. Requests that come later see `is_stopping`, and do not wait."""
+        """The server is stopping: end all of them. Later requests see `is_stopping` and do not wait."""
         self.is_stopping = True
         for connection in tuple(self._connections):
             connection.on_shutdown()
@@ -69,7 +69,7 @@ class LiveRequest:
         raise NotImplementedError
 
     def on_shutdown(self) -> None:
-        """The server stops."""
+        """The server is stopping."""
         raise NotImplementedError
 
     def stop(self) -> None:

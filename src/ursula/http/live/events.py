@@ -27,19 +27,19 @@ class Incomplete(NamedTuple):
 
 
 Found = Event | Refused | Incomplete | None
-"""The next event; or the reader may not continue; or there is nothing to send yet."""
+"""The next event, or the reason why the reader may not continue, or None if there is nothing to send yet."""
 
 FoundLater = Deferred[Event | Incomplete | None]
 
 
 class PageEvents(Generic[P]):
-    """Something that clients follow, as events. All clients that follow the same `key` share a fan-out.
+    """A stream or feed as events. All clients that follow the same `key` share a fan-out.
 
-    The last encoded page is kept, so that all readers at its offset are sent the same bytes. The fan-out
-    remembers events too, by the cursor that a client sent and only while it wakes its subscribers: that saves
-    the read as well. This memo is for readers that the other one cannot serve: those with other cursors,
-    which mostly lead to the same cursor in the answer; those that continue when their client has read, or
-    when their page has come from the store; and those that have just connected.
+    The last encoded page is kept, so that all readers at its offset are sent the same bytes. The fan-out also
+    remembers events, by the cursor that a client sent and only while it wakes its subscribers, which saves
+    the read as well. The memo here is for readers that the fan-out's cannot serve: those with other cursors,
+    which mostly lead to the same cursor in the response; those that continue once their client has caught up,
+    or once their page has come from the store; and those that have just connected.
     """
 
     def __init__(self, key: str, watched: str) -> None:
@@ -52,11 +52,11 @@ class PageEvents(Generic[P]):
         raise NotImplementedError
 
     def page_key(self, page: P, offset: int) -> tuple[object, ...] | None:
-        """What the encoded page depends on beside the cursor; None if it has nothing after the offset."""
+        """The key, apart from the cursor, of the encoded page; None if it has nothing after the offset."""
         raise NotImplementedError
 
     def encode(self, page: P, cursor: str, is_final: bool) -> Event | None:
-        """The events of a page; None if it has only the beginning of a character, and is not final."""
+        """The events of a page; None if it has only the beginning of a character and is not final."""
         raise NotImplementedError
 
     def encode_up_to_date(self, offset: int, cursor: str) -> bytes | None:

@@ -1,7 +1,7 @@
-"""Server-sent events, sent: one data event and one control event per page, in one write.
+"""Sending server-sent events: one data event and one control event per page, in one write.
 
 All subscribers of a stream share a fan-out, which encodes new messages once and hands the same bytes to every
-subscriber at the same offset. A client that does not read is sent nothing more until it has, and then
+subscriber at the same offset. A client that does not read is sent nothing more until it does, and then
 continues from its own offset. A connection ends at an event boundary after a while, and the client resumes.
 """
 
@@ -24,11 +24,11 @@ from .events import Event, Found, FoundLater, Incomplete, PageEvents
 
 HEARTBEAT = b":\n\n"
 TIMER_SECONDS = 0.005
-"""How early the event loop's timers may fire: too little to set another one for."""
+"""How early the event loop's timers may fire: not worth setting another one for."""
 
 REST_SECONDS = 2.0
 """How long the first bytes of a character are held back at the tail: its rest may come with the next append.
-Bytes that never become a character, such as Latin-1, must not be held back for ever."""
+Bytes that never become a character, such as Latin-1, must not be held back forever."""
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class FanOut:
         return event
 
     def _wake(self) -> None:
-        """Something is new. While this runs nothing changes: an event found for one subscriber is for all."""
+        """There is news. Nothing changes while this runs, so an event found for one subscriber serves all."""
         self._is_waking = True
         try:
             for subscriber in tuple(self._subscribers):
@@ -150,7 +150,7 @@ class Subscriber(LiveRequest):
         return False
 
     async def _fetch(self, deferred: FoundLater) -> None:
-        """Wait for an event from the store, and continue after it."""
+        """Wait for an event from the store, then continue after it."""
         try:
             event = await fetch_deferred(deferred)
         except Exception as error:
@@ -183,10 +183,10 @@ class Subscriber(LiveRequest):
         return not event.is_up_to_date
 
     def _stop_holding_back(self, offset: int) -> None:
-        """The rest of a character has not come in time: send the bytes without it."""
+        """The rest of a character has not arrived in time: send the bytes without it."""
         self._rest_timer = None
         if offset != self._offset or self._fetching is not None:
-            self.pump()  # it did come, and perhaps the beginning of another one
+            self.pump()  # it did arrive, perhaps with the beginning of another one
             return
         if self._take(self._fan_out.events.find(offset, self._cursor, is_final=True)):
             self.pump()
@@ -203,12 +203,12 @@ class Subscriber(LiveRequest):
         self.set_timer(min(heartbeat, left))
 
     def fail(self, error: Exception) -> None:
-        """A bug: end this connection, so that its client can continue elsewhere and the others here."""
+        """There is a bug: end this connection, so that its client can resume and the others go on."""
         self.exchange.reply_error(error)
         self.stop()
 
     def on_shutdown(self) -> None:
-        """The server stops. Every write was whole events, so this is an event boundary."""
+        """The server is stopping. Every write was whole events, so this is an event boundary."""
         self.stop()
 
     def stop(self) -> None:

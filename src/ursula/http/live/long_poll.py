@@ -1,4 +1,4 @@
-"""Long-poll: answer as soon as there is something new, or say after a while that there is nothing."""
+"""Long-poll: respond as soon as there is something new, or after a while that there is nothing."""
 
 import time
 from typing import Generic, TypeVar
@@ -16,7 +16,7 @@ P = TypeVar("P")
 
 
 def cursor_header(query: ReadQuery) -> tuple[str, str]:
-    """The header that keeps caches from giving two polls the same answer."""
+    """The header that keeps caches from giving two polls the same response."""
     return ("stream-cursor", cursor_at(time.time(), query.cursor))
 
 
@@ -36,15 +36,15 @@ class LongPoll(LiveRequest, Generic[P]):
         raise NotImplementedError
 
     def has_news(self, page: P) -> bool:
-        """Whether the page is worth an answer before the time is up."""
+        """Whether the page is worth a response before the time is up."""
         raise NotImplementedError
 
     def answer(self, page: P) -> None:
-        """Answer with the page, or with 204 if it has nothing new."""
+        """Respond with the page, or with 204 if it has nothing new."""
         raise NotImplementedError
 
     async def answer_fetched(self, page: P) -> None:
-        """Answer with a page that came from the store; if it has nothing new, wait on behind it."""
+        """Respond with a page that came from the store; if it has nothing new, go on waiting after it."""
         raise NotImplementedError
 
     def _on_change(self) -> None:
@@ -66,12 +66,12 @@ class LongPoll(LiveRequest, Generic[P]):
         await self.answer_fetched(page)
 
     def on_timer(self) -> None:
-        """The time is up: answer that there is nothing new."""
+        """The time is up: respond that there is nothing new."""
         self.stop()
         self.answer(self.page)
 
     def on_shutdown(self) -> None:
-        """The server stops: answer as if the time was up."""
+        """The server is stopping: respond as if the time were up."""
         self.on_timer()
 
     def stop(self) -> None:

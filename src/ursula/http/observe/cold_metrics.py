@@ -1,4 +1,4 @@
-"""The families `ursula_cold_*`: what is in the store, how it gets there, and what is cached of it."""
+"""The families `ursula_cold_*`: what is in the store, how it gets there, and how much of it is cached."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ def cold_families(node: NodeApi, hot: HotTotals) -> Iterator[Metric]:
     yield from _objects(statuses)
     yield gauge(
         "ursula_cold_parked_streams",
-        "Idle streams that are kept as their state rows alone.",
+        "Idle streams of which only the state row is in memory.",
         hot.parked_streams,
     )
     yield from _caches(node)
@@ -48,8 +48,8 @@ def _flushes(statuses: list[ColdStatus]) -> Iterator[Metric]:
 
 
 def _manifests(node: NodeApi, statuses: list[ColdStatus]) -> Iterator[Metric]:
-    position = by_group("ursula_cold_manifest_position", "Position of the newest manifest; 0 without one.")
-    age = by_group("ursula_cold_manifest_age_seconds", "Age of its cut; 0 without one.")
+    position = by_group("ursula_cold_manifest_position", "Position of the newest manifest; 0 if none.")
+    age = by_group("ursula_cold_manifest_age_seconds", "Age of its cut; 0 if none.")
     backlog = by_group("ursula_cold_backlog_age_seconds", "Age of the oldest data that is not yet flushed.")
     for group in statuses:
         labels = (str(group.number),)
@@ -90,7 +90,7 @@ def _upkeep(status: UpkeepStatus) -> Iterator[Metric]:
     yield CounterMetricFamily("ursula_cold_fetches", "Reads of a part of a segment.", status.fetch_count)
     yield CounterMetricFamily("ursula_cold_fetched_bytes", "Bytes of these reads.", status.fetched_bytes)
     yield CounterMetricFamily(
-        "ursula_cold_merged_segments", "Segments that were replaced by larger ones.", status.merged_count
+        "ursula_cold_merged_segments", "Segments that were merged into larger ones.", status.merged_count
     )
     yield CounterMetricFamily("ursula_cold_merged_bytes", "Bytes of these segments.", status.merged_bytes)
     yield CounterMetricFamily(

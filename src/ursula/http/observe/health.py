@@ -1,4 +1,4 @@
-"""Liveness and readiness, served also while the log is replayed."""
+"""Liveness and readiness, served even during replay."""
 
 from ..exchange import Exchange
 
@@ -29,7 +29,7 @@ def _reply_readiness(exchange: Exchange) -> None:
     elif not node.recovered:
         answer |= {"reason": node.busy_with, "progress": round(node.progress, 4)}
     elif node.log_problem is not None:
-        answer["reason"] = f"the log does not take entries: {node.log_problem}"
+        answer["reason"] = f"the log does not accept entries: {node.log_problem}"
     else:
         answer["ready"] = True
     exchange.reply_json(200 if answer["ready"] else 503, answer)

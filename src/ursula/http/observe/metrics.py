@@ -1,7 +1,7 @@
 """The metrics of a node, as families of Prometheus. Those of the store are in `cold_metrics`.
 
 Every component keeps its own counters as plain numbers; they become families when a scrape asks for them.
-A family that would mean nothing is omitted: a log in memory has no syncs.
+A family that would be meaningless is omitted: a log in memory has no syncs.
 """
 
 import platform
@@ -43,7 +43,7 @@ def by_group(name: str, documentation: str) -> GaugeMetricFamily:
 
 
 def histogram_buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """The counts as Prometheus needs them: for each bound, of all values up to it."""
+    """The counts as Prometheus needs them: cumulative, for each bound."""
     bounds = [*map(floatToGoString, histogram.bounds), "+Inf"]
     return list(zip(bounds, accumulate(histogram.counts), strict=True))
 
@@ -77,7 +77,7 @@ def _requests(stats: RequestStats) -> Iterator[Metric]:
     counts = CounterMetricFamily("ursula_http_requests", "Answered requests.", labels=labels)
     latencies = HistogramMetricFamily(
         "ursula_http_request_duration_seconds",
-        "Time from the head of a request to its answer; live reads are left out, since they wait on purpose.",
+        "Time from the head of a request to its response, except for live reads, which wait on purpose.",
         labels=labels,
     )
     for (route, method, status), latency in sorted(stats.latencies.items()):
@@ -92,7 +92,7 @@ def _requests(stats: RequestStats) -> Iterator[Metric]:
 def _connections(wire: WireServer) -> Iterator[Metric]:
     yield gauge("ursula_http_connections", "Open connections.", wire.connection_count)
     yield gauge(
-        "ursula_http_unread_bytes", "Bytes of answers that clients have not read yet.", wire.unread_bytes
+        "ursula_http_unread_bytes", "Bytes of responses that clients have not read yet.", wire.unread_bytes
     )
     yield CounterMetricFamily(
         "ursula_http_slow_clients_ended",

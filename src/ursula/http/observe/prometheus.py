@@ -24,7 +24,7 @@ async def get_metrics(exchange: Exchange) -> None:
 
 
 class CollectedMetrics(Collector):
-    """Families that are complete already."""
+    """Families that are already complete."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = metrics
@@ -35,7 +35,7 @@ class CollectedMetrics(Collector):
 
 
 def render(metrics: Iterable[Metric]) -> bytes:
-    """The families and those of the process as text. Counting open files is slow: call it in a thread."""
+    """These families and those of the process, as text. Counting open files is slow: call it in a thread."""
     registry = CollectorRegistry()
     registry.register(CollectedMetrics(metrics))
     ProcessCollector(registry=registry)

@@ -1,6 +1,6 @@
-"""Counts and latencies of answers: noted for every request, so only numbers in lists.
+"""Counts and latencies of responses: updated for every request, so they are just numbers in lists.
 
-A route is a short fixed word, never a path: Prometheus needs few values of a label.
+A route is a short fixed word, never a path: a label in Prometheus should have few values.
 """
 
 from bisect import bisect_left
@@ -32,7 +32,7 @@ PREFLIGHT = "preflight"
 UNKNOWN = "unknown"
 
 LIVE = frozenset((STREAM_LONG_POLL, STREAM_SSE, FEED_LONG_POLL, FEED_SSE))
-"""Requests that wait on purpose: they are counted, but their latency means nothing."""
+"""Requests that wait on purpose: they are counted, but their latency would be meaningless."""
 
 METHODS = frozenset(("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH"))
 OTHER_METHOD = "other"
@@ -41,19 +41,19 @@ Key = tuple[str, str, int]
 
 
 class RequestStats:
-    """The latencies of answers by route, method and status."""
+    """The latencies of responses by route, method and status."""
 
     def __init__(self) -> None:
         self.latencies: dict[Key, Histogram] = {}
         self.sse_bytes = 0
 
     def note(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count an answer."""
+        """Count a response."""
         latency = self.latencies.get((route, method, status)) or self._latency(route, method, status)
         latency.counts[bisect_left(LATENCY_SECONDS, seconds)] += 1
         latency.total += seconds
 
     def _latency(self, route: str, method: str, status: int) -> Histogram:
-        """A new histogram for a first answer of its kind. Unknown methods share one."""
+        """A new histogram for the first response of its kind. Unknown methods share one."""
         key = (route, method if method in METHODS else OTHER_METHOD, status)
         return self.latencies.setdefault(key, Histogram(LATENCY_SECONDS))

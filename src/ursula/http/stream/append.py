@@ -17,7 +17,7 @@ from .read import RECORD_EXTENSION
 
 
 class Conditions(NamedTuple):
-    """What the headers of an append may ask for in addition to its body."""
+    """The conditions that the headers of an append may set."""
 
     close: bool = False
     producer: Producer | None = None
@@ -103,7 +103,7 @@ class AppendRequest:
 
 
 def answer_append(exchange: Exchange, outcome: AnyOutcome | Failure, has_body: bool) -> None:
-    """Answer with the end of the stream, or with the reason why nothing was appended."""
+    """Respond with the end of the stream, or with the reason why nothing was appended."""
     appended = exchange.expect(Appended, outcome)
     headers = exchange.state_headers(
         appended.incarnation, appended.next_offset, appended.tail, appended.closed
@@ -130,7 +130,7 @@ def _parse_conditions(exchange: Exchange) -> Conditions:
 
 
 def if_match_of(exchange: Exchange) -> IfMatch | None:
-    """The versions of the stream that the request allows."""
+    """The precondition of the request: the versions of the stream that it allows."""
     header = exchange.headers.get("if-match")
     return None if header is None else parse_if_match(header, exchange.services.generation)
 

@@ -49,7 +49,7 @@ class AppendBatch:
         self._media_type = media_type_of(content_type)
         self._producer = parse_producer(exchange.headers)
         self._appends: list[tuple[bytes, ...]] = []
-        self._measures: list[tuple[int, int]] = []  # of each append: the number of messages, and of bytes
+        self._measures: list[tuple[int, int]] = []  # for each append, the number of messages and of bytes
         self._problems: list[str | None] = []  # one per frame
         for frame in parse_frames(body):
             self._add(frame)
@@ -57,7 +57,7 @@ class AppendBatch:
             raise Problem("body_too_large", f"a batch may have at most {JSON_MESSAGES_MAX} JSON messages")
 
     async def append(self) -> None:
-        """Append all of them in one command, so that no other append comes between them."""
+        """Append all of them in one command, so that no other append can come between them."""
         exchange, target = self._exchange, self._exchange.target
         json_problem = next(filter(None, self._problems), None)
         if self._appends and self._producer is None:
@@ -144,7 +144,7 @@ def _refused_item(code: AnyErrorCode, message: str) -> dict[str, Any]:
 
 
 def parse_frames(body: bytes) -> list[bytes]:
-    """The frames of a body: each has its length in four bytes, big-endian, and as many bytes."""
+    """The frames of a body: each is its length in four bytes, big-endian, followed by that many bytes."""
     frames: list[bytes] = []
     position, end = 0, len(body)
     while position < end:

@@ -11,7 +11,7 @@ from ..exchange import JSON_HEADERS, Exchange
 from ..syntax.headers import ignored_attributes, parse_attributes
 
 _LIMIT = BodyLimit(4 * ATTRIBUTES_BYTES_MAX, "attributes_invalid")
-"""More than any valid attributes have, with room for spaces and for fields that are not stored."""
+"""More than valid attributes can have, with room for spaces and for fields that are not stored."""
 
 
 async def get_attributes(exchange: Exchange) -> None:

@@ -1,7 +1,7 @@
-"""Bootstrap: the snapshot and everything after it in one multipart answer.
+"""Bootstrap: the snapshot and everything after it in one multipart response.
 
-A small answer is assembled in memory. A large one goes through a file, which is read at the client's pace:
-sent bytes stay in memory until the client has read them.
+A small response is assembled in memory. A large one goes through a file, which is read at the client's pace:
+bytes that are sent stay in memory until the client has read them.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ COPY_MESSAGES = 4096
 
 
 class StreamChangedDuringRead(Exception):
-    """Something that was still to be read was trimmed or replaced in the meantime."""
+    """Data that was still to be read has been trimmed or replaced in the meantime."""
 
 
 async def get_bootstrap(exchange: Exchange) -> None:
     """GET on bootstrap."""
     if "live" in parse_query(exchange.request.query_string):
-        raise Problem("invalid_parameter", "bootstrap has an end: continue with a live read from there")
+        raise Problem("invalid_parameter", "bootstrap cannot be live: continue with a live read from its end")
     target, group = exchange.target, exchange.group
     found = await exchange.describe()
     group.note_read(target.bucket, target.stream)
@@ -51,7 +51,7 @@ async def get_bootstrap(exchange: Exchange) -> None:
 
 
 class Bootstrap:
-    """One answer, for a stream as it was described."""
+    """One response, for a stream as it was described."""
 
     def __init__(self, exchange: Exchange, group: GroupApi, found: Description) -> None:
         self._exchange = exchange
@@ -62,14 +62,14 @@ class Bootstrap:
         self._boundary = secrets.token_hex(16)
 
     async def send(self) -> None:
-        """Assemble the answer and send it."""
+        """Assemble the response and send it."""
         snapshot_bytes = self._snapshot.size if self._snapshot is not None else 0
         size = snapshot_bytes + self._found.tail - self._start
         if size > IN_MEMORY_BYTES_MAX or not await self._send_from_memory(snapshot_bytes):
             await self._send_from_file()
 
     async def _send_from_memory(self, size: int) -> bool:
-        """Answer, unless the head of each part makes it too large: it is longer than a small message."""
+        """Respond, unless the part heads, which may be longer than the messages, make it too large."""
         parts = [self._head()]
         if self._snapshot is not None:
             parts.append(await read_snapshot(self._exchange.services.node.blobs, self._snapshot))
@@ -99,7 +99,7 @@ class Bootstrap:
             self._exchange.reply_file(200, self._headers(), str(path), 0, path.stat().st_size)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise Problem("unavailable", f"there is no room to put it together: {reason}") from error
+            raise Problem("unavailable", f"there is no room to assemble the response: {reason}") from error
         finally:
             _forget(path)  # an open file stays readable without its name
 

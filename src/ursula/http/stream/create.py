@@ -1,4 +1,4 @@
-"""PUT on a stream: create it, or make sure that it is as requested."""
+"""PUT on a stream: create it, or check that it exists as requested."""
 
 from ...model.commands import Create, ForkPoint
 from ...model.outcomes import Created, Refused
@@ -34,7 +34,7 @@ async def create_stream(exchange: Exchange) -> None:
         source = exchange.group.describe(target.bucket, fork.source)
         if not isinstance(source, Refused):
             content_type = source.content_type
-        else:  # it may exist by the time this is decided, with a type that needs splitting
+        else:  # by the time this is decided, it may exist with a type that needs splitting
             json_problem = "the source was created at the same moment: send the request again"
     messages: tuple[bytes, ...] = (body,) if body else ()
     if body and media_type_of(content_type or DEFAULT) == JSON:

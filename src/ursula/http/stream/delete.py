@@ -6,7 +6,7 @@ from ..exchange import Exchange
 
 
 async def delete_stream(exchange: Exchange) -> None:
-    """Delete the stream; while forks need it, only hide it."""
+    """Delete the stream, or only hide it while forks need it."""
     target = exchange.target
     command = Delete(target.bucket, target.stream, exchange.requested_incarnation())
     ended = exchange.expect(Ended, await exchange.group.propose_and_wait(command))

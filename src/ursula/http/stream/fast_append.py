@@ -1,13 +1,13 @@
-"""The fast append, HTTP's part: from a parsed request to the next batch in one step, and back in one write.
+"""The fast path of an append in HTTP: from a parsed request to the next batch in one step, back in one write.
 
 Most requests are appends of one small body, with only a content type among the headers that the server
-interprets. This path skips what they do not need: an `Exchange` and its list of headers, the dictionary of
-interpreted headers, conditions, and the decision ahead of the log. It decides nothing by itself. If anything
-is unusual (a header with a meaning, an encoded body, a strange content type, invalid JSON, no room, a stream
-that is not plainly open), it returns False without side effects, and the request takes `append` from its
-beginning; an outcome that is not `Appended` is answered by an `Exchange` like any other.
+interprets. This path skips everything that they do not need: an `Exchange` and its list of headers, the
+dictionary of interpreted headers, conditions, and the decision ahead of the log. It decides nothing by
+itself. If anything is unusual (a header with a meaning, an encoded body, an odd content type, invalid JSON,
+no room, a stream that is not simply open), it returns False without side effects, and `append` handles the
+request from the beginning. An outcome other than `Appended` is answered by an `Exchange` like any other.
 
-`tests/http/test_fast_append.py` sends the same requests both ways and compares the answers, header by
+`tests/http/test_fast_append.py` sends the same requests on both paths and compares the responses, header by
 header; `tests/http/test_append.py` and the conformance suite go through here wherever a request is plain.
 The other parts are `engine/group/fast_append.py` and `model/change/fast_append.py`.
 """
@@ -36,7 +36,7 @@ _UNUSUAL = (OURS - {"content-type"}) | {"content-encoding", "transfer-encoding"}
 
 
 class AppendPlan(NamedTuple):
-    """What the head of a plain append says. It is kept with the head, for the next request that has it."""
+    """The parsed head of a plain append. It is kept with the head, for the next request with the same one."""
 
     target: Target
     media_type: str
@@ -44,7 +44,7 @@ class AppendPlan(NamedTuple):
 
 
 def plan_append(headers: RequestHeaders, target: Target) -> AppendPlan | None:
-    """The plan for requests with these headers; None if they need the long way."""
+    """The plan for requests with these headers; None if they need the slow path."""
     content_types = headers.get("content-type", ())
     if len(content_types) != 1 or not _UNUSUAL.isdisjoint(headers):
         return None
@@ -53,7 +53,7 @@ def plan_append(headers: RequestHeaders, target: Target) -> AppendPlan | None:
 
 
 def append_fast(services: "Services", request: Request, plan: AppendPlan) -> bool:
-    """Append a small body to a stream. Returns False, with nothing done, if it needs the long way."""
+    """Append a small body to a stream. Returns False, with nothing done, if it needs the slow path."""
     body, bodies = request.whole_body, services.bodies
     if not body:
         return False
@@ -105,7 +105,7 @@ class _Reply:
         services.stats.note(STREAM, "POST", 204, perf_counter() - self._began_at)
 
     def _send_by_exchange(self, outcome: AnyOutcome | Failure) -> None:
-        """Answer an outcome that was not expected at first: the stream was closed in the meantime, say."""
+        """Respond to an unexpected outcome: say, the stream was closed in the meantime."""
         cors = self._services.cors.lines(self._request.headers.first("origin"))
         exchange = Exchange(self._services, self._request, STREAM, self._target, cors)
         exchange.began_at = self._began_at

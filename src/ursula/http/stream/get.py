@@ -1,4 +1,4 @@
-"""GET on a stream: at once, by long-poll or as events."""
+"""GET on a stream: at once, by long-poll or by SSE."""
 
 from ..errors import Problem
 from ..exchange import Exchange
@@ -17,7 +17,7 @@ def get_stream(exchange: Exchange) -> None:
     if query.live is Live.SSE:
         resumed = exchange.headers.get("last-event-id")
         if resumed is not None:
-            # It continues by offset: a record in the query is where the first connection began.
+            # It continues by offset: the record in the query is where the first connection began.
             query = query._replace(offset=parse_offset(resumed))
         elif query.offset is None and query.records is None:
             raise Problem("invalid_offset", "a live read needs an offset")

@@ -1,4 +1,4 @@
-"""Long-poll on a stream: answer when there are messages after the offset, or with 204 after a while."""
+"""Long-poll on a stream: respond once there are messages after the offset, or with 204 after a while."""
 
 from ...engine.interface import GroupApi
 from ...engine.reads.deferred import Deferred
@@ -13,7 +13,7 @@ from .read import send_page
 
 
 def answer_long_poll(exchange: Exchange, query: ReadQuery, group: GroupApi, page: Page) -> None:
-    """Answer a read with its page; at the tail of an open stream, wait for a while first."""
+    """Respond to a read with its page; at the tail of an open stream, wait for a while first."""
     if exchange.request.is_gone:
         return
     exchange.label = STREAM_LONG_POLL
@@ -26,7 +26,7 @@ def answer_long_poll(exchange: Exchange, query: ReadQuery, group: GroupApi, page
 
 
 def send_nothing_new(exchange: Exchange, page: Page, query: ReadQuery) -> None:
-    """Answer 204: the client has everything. With Stream-Closed, nothing will follow."""
+    """Respond with 204: the client has everything. With Stream-Closed, nothing will follow."""
     headers: HeaderList = [
         ("stream-next-offset", format_offset(page.tail)),
         ("stream-up-to-date", "true"),
@@ -64,12 +64,12 @@ class StreamPoll(LongPoll[Page]):
         return page.next_offset > page.offset or page.closed
 
     def answer(self, page: Page) -> None:
-        """Answer with the new messages, or with 204."""
+        """Respond with the new messages, or with 204."""
         if page.next_offset > page.offset:
             send_page(self.exchange, page, self.query, [cursor_header(self.query)])
         else:
             send_nothing_new(self.exchange, page, self.query)
 
     async def answer_fetched(self, page: Page) -> None:
-        """Answer with a page that came from the store."""
+        """Respond with a page that came from the store."""
         answer_long_poll(self.exchange, self.query, self.group, page)

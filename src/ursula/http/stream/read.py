@@ -24,7 +24,7 @@ _WITHOUT_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 
 
 async def head_stream(exchange: Exchange) -> None:
-    """HEAD on a stream. It does not renew a sliding window."""
+    """HEAD on a stream. It does not renew the TTL."""
     found = await exchange.describe()
     headers = exchange.state_headers(found.incarnation, found.tail, found.tail, found.closed)
     tag = dict(headers)["etag"]
@@ -48,8 +48,8 @@ async def head_stream(exchange: Exchange) -> None:
 def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
     """Read a page from an offset on, make sure that it is current, and hand it to `answer`.
 
-    Most pages are in memory and answered at once, without a task. Whether the applied state is current is
-    asked once: a state that was current when the request came may answer it, even after a wait.
+    Most pages are in memory and are sent at once, without a task. Whether the applied state is current is
+    checked only once: a state that was current when the request arrived may be used even after a wait.
     """
     group, target = exchange.group, exchange.target
     is_current = group.is_current
@@ -79,7 +79,7 @@ async def _fetch_page(exchange: Exchange, group: GroupApi, query: ReadQuery) -> 
 
 
 def _is_at_tail(page: Page | Refused) -> bool:
-    """Whether the answer depends on the newest state, and so must not be given from an older one."""
+    """Whether the response depends on the newest state, so that an older one must not be used."""
     return isinstance(page, Refused) or page.next_offset == page.tail
 
 
@@ -116,7 +116,7 @@ def answer_now(exchange: Exchange, query: ReadQuery, group: GroupApi, page: Page
 
 
 def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList) -> None:
-    """Answer with a range of a stream, or with 304 if the client has it."""
+    """Respond with a range of a stream, or with 304 if the client has it."""
     is_up_to_date = page.next_offset == page.tail
     is_end = is_up_to_date and page.closed
     incarnation = exchange.incarnation(page.incarnation)
@@ -149,7 +149,7 @@ def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList
 
 
 def _send_records(exchange: Exchange, headers: HeaderList, page: RecordPage, as_envelopes: bool) -> None:
-    """Answer with lines. Many are joined in a thread, so that other requests do not wait for them."""
+    """Respond with lines. If there are many, a thread joins them, so that other requests need not wait."""
 
     def body() -> bytes:
         step, record = RECORDS_AT_ONCE_MAX, page.record
@@ -177,7 +177,7 @@ def bytes_of(page: Page) -> bytes:
 
 
 def record_lines(messages: list[bytes], first: int, as_envelopes: bool) -> list[bytes]:
-    """One line for each message. Line ends inside a message can only be space between its JSON tokens."""
+    """One line for each message. Line breaks inside a message can only be whitespace between JSON tokens."""
     lines = [message.translate(_WITHOUT_LINE_ENDS) for message in messages]
     if not as_envelopes:
         return lines

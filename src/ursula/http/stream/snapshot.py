@@ -62,7 +62,7 @@ async def publish_snapshot(exchange: Exchange) -> None:
 
 
 def _was_replaced(exchange: Exchange, outcome: Refused) -> bool:
-    """Whether the name went to another incarnation while the body arrived, and the request names none."""
+    """Whether the name passed to another incarnation while the body arrived, and the request names none."""
     return outcome.code == "incarnation_mismatch" and "stream-incarnation" not in exchange.headers
 
 
@@ -116,7 +116,7 @@ async def _send(exchange: Exchange, found: Description, snapshot: Snapshot) -> N
         exchange.reply_empty(304, headers)
         return
     part = None
-    if not is_head and exchange.headers.get("if-range", tag) == tag:  # not a part of another snapshot
+    if not is_head and exchange.headers.get("if-range", tag) == tag:  # never a part of a different snapshot
         part = _parse_range(exchange.headers.get("range"), snapshot.size)
     status, (start, end) = 200, part or (0, snapshot.size)
     if part is not None:
@@ -148,7 +148,7 @@ async def read_snapshot(blobs: Blobs, snapshot: Snapshot) -> bytes:
 
 
 async def _measure(blobs: Blobs, snapshot: Snapshot) -> None:
-    """Make sure that a snapshot exists, without reading it."""
+    """Check that a snapshot exists, without reading it."""
     try:
         size = await blobs.size(snapshot.blob)
     except StoreFailed as error:
@@ -190,7 +190,7 @@ async def put_retention(exchange: Exchange) -> None:
 def _offset(exchange: Exchange) -> int:
     offset = parse_offset(exchange.target.argument or "")
     if offset < 0:
-        raise Problem("invalid_offset", "the offset here must be digits that the server has sent")
+        raise Problem("invalid_offset", "the offset here must be one that the server has sent, in digits")
     return offset
 
 

@@ -21,13 +21,13 @@ from .long_poll import send_nothing_new
 from .read import RECORD_EXTENSION, bytes_of, record_lines
 
 CHARACTER_BYTES_MAX = 4
-"""How many bytes a character has at most in UTF-8."""
+"""The maximum number of bytes of a character in UTF-8."""
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 def answer_sse(exchange: Exchange, query: ReadQuery, group: GroupApi, page: Page) -> None:
-    """Answer a read with events from its page on."""
+    """Respond to a read with events, beginning with its page."""
     if exchange.request.is_gone:
         return
     exchange.label = STREAM_SSE
@@ -92,8 +92,8 @@ class StreamEvents(PageEvents[Page]):
     async def _complete(self, page: Page) -> Page | Refused:
         """Add the next bytes to a page that has only the beginning of a character.
 
-        A page ends with a message, but a character need not. If the next message does not fit into the page,
-        waiting would not bring the rest of the character.
+        A page ends with a message, which may end inside a character. If the next message does not fit into
+        the page, waiting does not complete the character.
         """
         while _is_cut_character(page):
             rest = self._read(page.next_offset, CHARACTER_BYTES_MAX, whole=False)
@@ -111,7 +111,7 @@ class StreamEvents(PageEvents[Page]):
         return page
 
     def page_key(self, page: Page, offset: int) -> tuple[object, ...] | None:
-        """What the encoded page depends on; None if it has no messages and the stream is open."""
+        """The key of the encoded page; None if it has no messages and the stream is open."""
         if page.next_offset == offset and not page.closed:
             return None
         return (page.next_offset, page.tail, page.closed)

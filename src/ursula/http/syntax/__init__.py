@@ -1,1 +1,1 @@
-"""The syntax of requests and answers: paths, headers, queries, tokens. No I/O, no state."""
+"""The syntax of requests and responses: paths, headers, queries, tokens. No I/O, no state."""

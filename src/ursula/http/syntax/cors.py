@@ -1,4 +1,4 @@
-"""The headers of every response: security, and what pages of other origins may see."""
+"""The headers of every response: security, and what pages from other origins may see."""
 
 from collections.abc import Sequence
 
@@ -44,7 +44,7 @@ PREFLIGHT_LINES = render(
         ("access-control-max-age", str(PREFLIGHT_SECONDS)),
     ]
 )
-"""What the answer to a preflight request has in addition to the headers of every response."""
+"""The headers of a response to a preflight request, in addition to those of every response."""
 
 _SECURITY: HeaderList = [
     ("x-content-type-options", "nosniff"),
@@ -60,7 +60,7 @@ class CorsPolicy:
         self.open = render(_allowing("*")) if "*" in origins else None
 
     def lines(self, origin: str | None) -> str:
-        """The header lines of every response to this origin; `open`, if they are the same for all origins."""
+        """The header lines of every response to this origin; `open` if they are the same for all origins."""
         return self.open if self.open is not None else self.listed(origin)
 
     def listed(self, origin: str | None) -> str:

@@ -1,4 +1,4 @@
-"""The request headers that the server interprets: each sent once, in ASCII, with a valid value."""
+"""The request headers that the server interprets: each may be sent once, in ASCII, with a valid value."""
 
 from urllib.parse import quote
 
@@ -145,7 +145,7 @@ def ignored_attributes(names: tuple[str, ...]) -> HeaderList:
 
 
 def parse_lifetime(headers: dict[str, str]) -> tuple[int | None, int | None]:
-    """The sliding window in seconds, or the fixed deadline in microseconds since 1970, or neither."""
+    """The TTL in seconds, or the fixed deadline in microseconds since 1970, or neither."""
     ttl, expires_at = headers.get("stream-ttl"), headers.get("stream-expires-at")
     if ttl is not None and expires_at is not None:
         raise Problem("invalid_ttl", "Stream-TTL and Stream-Expires-At cannot be combined")

@@ -18,7 +18,7 @@ PARTS: dict[str, bool | None] = {
     "bootstrap": False,
     "append-batch": False,
 }
-"""What a path may name below a stream, and whether that takes an argument (None: optionally)."""
+"""The parts of a stream that a path may name, and whether each takes an argument (None: optional)."""
 
 BUCKET_PATTERN = "a bucket name has 4 to 64 characters of a-z, 0-9, '_' and '-'"
 _BUCKET = re.compile(r"[a-z0-9_-]{4,64}")

@@ -1,4 +1,4 @@
-"""The query parameters of a read: from where, how much, and whether to wait."""
+"""The query parameters of a read: where to begin, how much to read, and whether to wait."""
 
 from enum import Enum
 from functools import lru_cache
@@ -52,7 +52,7 @@ def _remembered(query: str) -> ReadQuery:
 
 
 def parse_query(query: str) -> dict[str, str]:
-    """The parameters by name. Of a repeated one the first value counts; an offset must not be repeated."""
+    """The parameters by name. If one is repeated, its first value counts; an offset must not be repeated."""
     given: dict[str, str] = {}
     for pair in query.split("&") if query else ():
         name, _, value = pair.partition("=")

@@ -1,6 +1,6 @@
 """The tokens of the protocol as text: offsets, incarnations, entity tags, cursors.
 
-Digits are ASCII digits and nothing else: Python's int() accepts more than the protocol does.
+Only ASCII digits are digits: Python's int() accepts more than the protocol does.
 """
 
 import random
@@ -74,7 +74,7 @@ def parse_incarnation(header: str, generation: int) -> str:
 
 
 def cursor_at(now_seconds: float, echoed: str | None) -> str:
-    """The cursor of a live answer: the current interval, or a later one than the client has already."""
+    """The cursor of a live response: the current interval, or a later one than the client already has."""
     interval = int(now_seconds - CURSOR_EPOCH_SECONDS) // CURSOR_INTERVAL_SECONDS
     known = parse_number(echoed) if echoed is not None else None
     if known is not None and known >= interval:

@@ -1,7 +1,7 @@
-"""One client's connection: it hands over requests in order, writes their answers, and knows when to hang up.
+"""One client's connection: hands over its requests in order, writes the responses, and knows when to hang up.
 
-Requests that a client sends ahead wait until those before them are answered and the answers have been read;
-meanwhile nothing more is read.
+Requests that a client sends ahead wait until those before them are answered and the responses have been read.
+Until then, nothing more is read.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ LATE_SECONDS = 0.5
 
 HEAD_SECONDS = 30.0
 LINGER_SECONDS = 5.0
-"""How long we listen to a client that is still sending after its last answer, so that it can read that."""
+"""How long we go on reading from a client after its last response, so that it can read that response."""
 
 REFUSED_AT_ONCE_MAX = 64
-"""How many connections over the limit get an answer; more are just closed, to keep file descriptors free."""
+"""How many connections over the limit get a response; others are just closed, to save file descriptors."""
 
 
 class Connection(asyncio.Protocol):
@@ -75,12 +75,12 @@ class Connection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]
         if transport.get_extra_info("sslcontext") is not None:
             self.scheme = "https"
-        self._parser = RequestParser(self, self._server)  # not before: it refers back to the connection
+        self._parser = RequestParser(self, self._server)  # not earlier: it refers back to the connection
         excess = self._server.admit(self)
         if excess > REFUSED_AT_ONCE_MAX:
             self.abort()
         elif excess > 0:
-            message = "the server has as many connections as it may have; try again later"
+            message = "the server has reached its limit of connections; try again later"
             self._refuse(Problem("too_many_connections", message))
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -118,13 +118,13 @@ class Connection(asyncio.Protocol):
         parser.raw_head = b""
 
     def eof_received(self) -> bool:
-        """The client will send nothing more. Returns whether it still waits for an answer."""
+        """The client will send nothing more. Returns whether it still waits for a response."""
         self._at_eof = True
         self._parser.end_of_input()
         if self.current is None and not self.pipelined:
             return False
         if self.current is not None and self.current.on_gone is not None:
-            self._call_on_gone()  # a client that only waits for something new, and hangs up, is gone
+            self._call_on_gone()  # a client that hangs up while it only waits for something new is gone
             return False
         return self.scheme == "http"  # TLS has no half-closed connections
 
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
     # Requests, one after the other
 
     def hand_over(self, request: Request) -> None:
-        """Have a request handled, in its turn."""
+        """Have a request handled when its turn comes."""
         self._parser.is_handed_over = True
         if self.current is None and not self.pipelined and not self.is_full:
             self.current = request
@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._take_next)
 
     def _take_next(self) -> None:
-        """Take up the next pipelined request, once the client has read the answers before it."""
+        """Begin the next pipelined request once the client has read the responses before it."""
         if self.current is not None or not self.pipelined or self.is_full or self._transport is None:
             return
         upcoming = self.pipelined.popleft()
@@ -192,7 +192,7 @@ class Connection(asyncio.Protocol):
         self._server.handle(upcoming)
 
     def answer_and_close(self, problem: Problem) -> None:
-        """Answer input that is not a request with a problem, in its turn, and then hang up."""
+        """Respond to input that is not a request with a problem when its turn comes, then hang up."""
         self.discard_input()
         if self.current is None and not self.pipelined and not self.is_full:
             self._refuse(problem)
@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def ends_soon(self) -> bool:
-        """Whether the server stops, so that the next answer is the last one."""
+        """Whether the server is stopping, so that the next response is the last one."""
         return self._server.is_stopping
 
     @property
@@ -240,7 +240,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Written bytes that the client has not read, as far as they are in our buffers."""
+        """Written bytes that the client has not read, insofar as they are in our buffers."""
         if self._transport is None or self._is_aborted:
             return 0
         return self._transport.get_write_buffer_size()
@@ -269,7 +269,7 @@ class Connection(asyncio.Protocol):
                 self._room_waiter = None
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Continue with an answer in a task."""
+        """Continue with a response in a task."""
         self._task = task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(self._on_task_done)
 
@@ -291,8 +291,8 @@ class Connection(asyncio.Protocol):
     def _hang_up(self, is_done: bool) -> None:
         """Hang up once everything is sent.
 
-        We listen for a while to a client that may still be sending: hanging up on it would make its system
-        drop the answer before the client has read it.
+        If the client may still be sending, we go on reading for a while: hanging up would make its system
+        drop the response before the client has read it.
         """
         if self._transport is None:
             return
@@ -304,19 +304,19 @@ class Connection(asyncio.Protocol):
         self._transport.write_eof()
 
     def close_if_idle(self) -> None:
-        """The server stops: hang up, unless a request is being answered or has begun to arrive."""
+        """The server is stopping: hang up, unless a request is being answered or has begun to arrive."""
         parser = self._parser
         if self.current is None and not self.pipelined and parser.incoming is None and not parser.in_head:
             self._hang_up(is_done=True)
 
     def check_timeouts(self, now: float, keep_alive_seconds: float) -> None:
-        """Act on a client that takes too long. Called now and then."""
+        """Act if the client takes too long. Called periodically."""
         if self.current is not None or self.pipelined:
             return
         parser = self._parser
         unread, before, self._unread_before = self.unread_bytes, self._unread_before, self.unread_bytes
         if unread < before:
-            self.since = now  # it is still reading its answer
+            self.since = now  # it is still reading its response
         age = now - self.since
         if unread:
             if age > keep_alive_seconds:

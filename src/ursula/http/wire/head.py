@@ -1,4 +1,4 @@
-"""The heads of requests, and a cache of those that clients send over and over.
+"""The heads of requests, and a cache of those that clients send again and again.
 
 A client that appends to a stream, or polls it, sends the same head each time, byte for byte, and llhttp
 parses it the same way each time. So a head that was parsed before is looked up instead. A client of many
@@ -6,8 +6,8 @@ streams sends the same header lines below many request lines. So those lines are
 and a request line of plain characters is parsed here.
 
 Only plain heads are kept: HTTP/1.1, keep-alive, a body of known and small length or none, nothing to
-negotiate. A head, or a block of header lines, must come twice before it is kept, so that those that differ
-each time (a producer's sequence number) neither fill the cache nor evict others from it.
+negotiate. A head, or a block of header lines, must be seen twice before it is kept, so that those that differ
+each time (say, in a producer's sequence number) neither fill the cache nor evict others from it.
 """
 
 import re
@@ -29,7 +29,7 @@ _NEVER_KEPT = frozenset(("transfer-encoding", "expect", "upgrade", "connection",
 
 
 class Head:
-    """What the head of a request says."""
+    """The parsed head of a request."""
 
     __slots__ = (
         "body_length",
@@ -55,7 +55,7 @@ class Head:
         self.body_length: int | None = 0
         self.expects_continue = False
         self.memo: Any = None
-        """What the handler of requests has derived from the head alone."""
+        """Whatever the handler of requests has derived from the head alone."""
         length = headers.first("content-length")
         if length is not None:
             self.body_length = int(length)  # llhttp has checked it
@@ -67,14 +67,14 @@ class Head:
 
 
 class _SecondTimeCache(Generic[T]):
-    """A bounded cache that keeps a value when it comes for the second time."""
+    """A bounded cache that keeps a value once it is noted for the second time."""
 
     def __init__(self) -> None:
         self.kept: dict[bytes, T] = {}
         self.seen_once: set[int] = set()
 
     def note(self, key: bytes, value: T) -> None:
-        """A value has come."""
+        """Note a value."""
         mark = hash(key)
         if mark not in self.seen_once:
             if len(self.seen_once) >= SEEN_ONCE_MAX:
@@ -95,7 +95,7 @@ class KnownHeads:
         self._blocks: _SecondTimeCache[RequestHeaders] = _SecondTimeCache()
 
     def find(self, raw: bytes) -> Head | None:
-        """The head of these bytes, if it is known, or its header lines are."""
+        """The head with these bytes, if it or its header lines are known."""
         head = self._heads.kept.get(raw)
         if head is not None:
             return head
@@ -118,8 +118,8 @@ class KnownHeads:
     def note(self, raw: bytes, head: Head) -> None:
         """Note a head that was parsed from these bytes, up to their first empty line.
 
-        Empty lines may come before a request line, and are not part of a head. Without a check of the first
-        line they would be kept as one.
+        Empty lines may precede a request line and are not part of a head. Without a check of the first line
+        they would be taken for one.
         """
         if len(raw) > KNOWN_HEAD_BYTES_MAX or not self._is_plain(head):
             return

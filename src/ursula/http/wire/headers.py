@@ -1,4 +1,4 @@
-"""The headers of a request and the head of an answer."""
+"""The headers of a request and the head of a response."""
 
 from email.utils import formatdate
 from http import HTTPStatus
@@ -8,7 +8,7 @@ HeaderList = list[tuple[str, str]]
 _NAMES_MAX = 1024
 _NAME_BYTES_MAX = 64
 _names: dict[bytes, str] = {}
-"""Header names as they were sent, and in lower case: clients send the same few over and over."""
+"""Header names as they were sent, and in lower case: clients send the same few again and again."""
 
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 _NO_CONTENT = _STATUS_LINES[204]
@@ -27,8 +27,8 @@ def header_name(raw: bytes) -> str:
 class RequestHeaders(dict[str, list[str]]):
     """The values of each header by its name in lower case.
 
-    A value that is not ASCII is left out. A header that has only such values has an empty list, which tells
-    it from a missing header.
+    A value that is not ASCII is left out. A header that has only such values has an empty list, which
+    distinguishes it from a missing header.
     """
 
     __slots__ = ()
@@ -51,7 +51,7 @@ def render(headers: HeaderList) -> str:
 
 
 class AnswerHeads:
-    """Encodes the heads of answers. `tick` keeps their date current."""
+    """Encodes the heads of responses. `tick` keeps their date current."""
 
     def __init__(self) -> None:
         self.tick()
@@ -66,5 +66,5 @@ class AnswerHeads:
         return lines.encode("latin-1")
 
     def no_content(self, lines: str, close: str) -> bytes:
-        """A complete answer without a body."""
+        """A complete response without a body."""
         return f"{_NO_CONTENT}{lines}{self._date}{close}\r\n".encode("latin-1")

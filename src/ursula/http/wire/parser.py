@@ -1,9 +1,9 @@
-"""Bytes become requests: what llhttp finds in them, and how much it may be fed.
+"""Turning bytes into requests: feeds llhttp, and handles what it finds.
 
 A request with a small body is handed over when all of it has arrived, any other as soon as its head has.
 
-llhttp cannot be told to pause. So it is fed little at a time, except for bodies of known length: whatever it
-finds in one piece is all that can come before the limits are checked again.
+llhttp cannot be paused. So it is fed a little at a time, except for bodies of known length, and the limits
+are checked after each piece.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ PIPELINED_MAX = 16
 """How many requests are parsed ahead of the one that is being answered; the bytes of others wait."""
 
 SMALL_BODY_BYTES = 16 * 1024
-"""Bodies up to this size are handed over whole. They are not counted before that, so it must be small."""
+"""Bodies up to this size are handed over whole. Until then they are not counted, so it must be small."""
 
 _HTTP_2 = b"PRI * HTTP/2"
 
@@ -124,9 +124,9 @@ class RequestParser:
         return b""
 
     def _restart_without_upgrade(self) -> bytes:
-        """The head of a request that asks for another protocol, without that wish: we speak no other.
+        """The head of a request to upgrade to another protocol, without the upgrade: we speak no other.
 
-        llhttp takes whatever follows for that protocol, so a new one continues.
+        llhttp takes whatever follows for that protocol, so a new parser continues.
         """
         self._llhttp = httptools.HttpRequestParser(self)
         self.bytes_since_progress = 0
@@ -136,7 +136,7 @@ class RequestParser:
         for name, values in self._headers.items():
             if name not in ("upgrade", "connection", "http2-settings"):
                 lines += [b"%s: %s" % (name.encode(), value.encode()) for value in values]
-                lines += [] if values else [b"%s: \xff" % name.encode()]  # one that is not ASCII stays so
+                lines += [] if values else [b"%s: \xff" % name.encode()]  # non-ASCII stays non-ASCII
         return b"\r\n".join([*lines, b"", b""])
 
     def _check_body(self, request: Request) -> None:
@@ -229,7 +229,7 @@ class RequestParser:
         if self.incoming is not None:
             self._cut_body(self.incoming)
         elif self.is_stopped or (connection.current is not None and not connection.current.keep_alive):
-            connection.discard_input()  # the client has said that nothing would follow
+            connection.discard_input()  # the client has announced that nothing would follow
         elif isinstance(error, httptools.HttpParserInvalidMethodError):
             self._reject(Problem("method_unknown", "there is no such method; methods are in upper case"))
         else:
@@ -237,7 +237,7 @@ class RequestParser:
             self._reject(Problem("malformed_request", f"the request cannot be understood: {reason}"))
 
     def _reject_endless(self) -> None:
-        """A head without end, or trailers, or an extension of a chunk."""
+        """Reject an endless head, endless trailers, or an endless chunk extension."""
         if self.incoming is None:
             self._reject(_head_too_large())
         else:

@@ -1,4 +1,4 @@
-"""One request on a connection: its head, its body as far as it has arrived, and the ways to answer it."""
+"""One request on a connection: its head, as much of its body as has arrived, and the ways to answer it."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ SHARED_BYTES_MIN = 4096
 FILE_PART_BYTES = 256 * 1024
 
 NO_BODY = frozenset((204, 304))
-"""Answers with these statuses have neither a body nor a Content-Length."""
+"""Responses with these statuses have neither a body nor a Content-Length."""
 
 
 class BodyCutOff(Exception):
@@ -47,7 +47,7 @@ class Request:
     )
 
     def __init__(self, connection: "Connection", head: Head, body: bytes | None = None) -> None:
-        """`body` is the whole body, if it has arrived already."""
+        """`body` is the whole body, if it has already arrived."""
         self._connection = connection
         self.head = head
         self.method = head.method
@@ -137,10 +137,10 @@ class Request:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # The answer
+    # The response
 
     def send(self, status: int, common: str, headers: HeaderList, body: bytes | None) -> None:
-        """Answer with or without a body."""
+        """Respond with or without a body."""
         connection = self._connection
         if self.method == "HEAD" or status in NO_BODY:
             framing = "" if body is None else f"content-length: {len(body)}\r\n"
@@ -154,7 +154,7 @@ class Request:
         connection.finished(self)
 
     def send_no_content(self, lines: str) -> None:
-        """Answer 204 with header lines that are already encoded."""
+        """Respond with 204 with header lines that are already encoded."""
         connection = self._connection
         connection.write(connection.heads.no_content(lines, self._close_header()))
         connection.finished(self)
@@ -162,7 +162,7 @@ class Request:
     def send_file(
         self, status: int, common: str, headers: HeaderList, *, file: int, start: int, end: int
     ) -> None:
-        """Answer with a range of an open file, read at the client's pace. The file is closed at the end."""
+        """Respond with a range of an open file, read at the client's pace. The file is closed at the end."""
         connection = self._connection
         framing = f"content-length: {end - start}\r\n{self._close_header()}"
         connection.write(connection.heads.encode(status, common, headers, framing))
@@ -187,14 +187,14 @@ class Request:
         connection.finished(self)
 
     def begin(self, status: int, common: str, headers: HeaderList) -> "Outgoing":
-        """Begin an answer whose body is sent piece by piece."""
+        """Begin a response whose body is sent piece by piece."""
         framing = "" if self.head.is_http_1_0 else "transfer-encoding: chunked\r\n"
         connection = self._connection
         connection.write(connection.heads.encode(status, common, headers, framing + self._close_header()))
         return Outgoing(self, connection)
 
     def _close_header(self) -> str:
-        """The header that announces that the connection ends after this answer, if it does."""
+        """The header that announces that the connection ends after this response, if it does."""
         # No request can follow a body that is not read.
         if not self.is_complete or self._connection.ends_soon:
             self.keep_alive = False
@@ -202,7 +202,7 @@ class Request:
 
 
 class Outgoing:
-    """An answer that is sent piece by piece."""
+    """A response that is sent piece by piece."""
 
     __slots__ = ("_connection", "_request")
 

@@ -20,7 +20,7 @@ CHECK_SECONDS = 0.5
 LAST_REQUESTS_SECONDS = 0.2
 CONNECTIONS_WORTH_A_TRIM = 1000
 GRACE_SECONDS = 1.0
-"""A client that has been behind for less than this may just have been sent a lot: it is not disconnected."""
+"""A client that has been behind for less than this is not disconnected: it may just have been sent a lot."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class WireServer:
     ) -> None:
         """Accept connections until cancelled, or until something fails, and have their requests handled.
 
-        `common` has the header lines of answers to input that is not a request.
+        `common` has the header lines of responses to input that is not a request.
         """
         self.handle, self.common = handle, common
         loop = asyncio.get_running_loop()
@@ -75,8 +75,8 @@ class WireServer:
     async def stop(self, seconds_max: float) -> None:
         """Answer the requests that have arrived or are arriving, for a limited time, and hang up.
 
-        Once `is_stopping` is set, a connection ends with its next answer. One without a request ends a little
-        later: hanging up on it at once would lose a request that its client is just sending.
+        Once `is_stopping` is set, a connection ends with its next response. One without a request ends a
+        little later: hanging up at once would lose a request that its client is just sending.
         """
         self.is_stopping = True
         await asyncio.sleep(LAST_REQUESTS_SECONDS)
@@ -101,7 +101,7 @@ class WireServer:
         return sum(connection.unread_bytes for connection in self.behind)
 
     def admit(self, connection: Connection) -> int:
-        """Add a new connection. Returns by how many the limit is exceeded now."""
+        """Add a new connection. Returns by how much the limit on connections is now exceeded."""
         self._connections.add(connection)
         self._connections_peak = max(self._connections_peak, len(self._connections))
         return len(self._connections) - self._connections_max
@@ -114,11 +114,11 @@ class WireServer:
             self._empty.set()
 
     def log_failure(self, error: BaseException | None) -> None:
-        """Log an error of ours that ends a connection."""
+        """Log a bug that ends a connection."""
         logger.error("a connection failed", exc_info=error)
 
     def check_unread_soon(self) -> None:
-        """Check soon whether clients leave too much unread; once for all calls until then."""
+        """Schedule a check whether clients leave too much unread, unless one is already scheduled."""
         if not self._checks_unread_soon:
             self._checks_unread_soon = True
             asyncio.get_running_loop().call_soon(self._bound_unread)
@@ -132,7 +132,7 @@ class WireServer:
         is_dire = excess > self._unread_bytes_max
         latest = time.monotonic() - (0 if is_dire else GRACE_SECONDS)
         ended = 0
-        for connection, since in tuple(self.behind.items()):  # the longest behind comes first
+        for connection, since in tuple(self.behind.items()):  # those that have been behind longest come first
             if excess <= 0 or since > latest:
                 break
             excess -= connection.unread_bytes
@@ -143,7 +143,7 @@ class WireServer:
             self.clients_ended += ended
             self._connections_peak = len(self._connections) + CONNECTIONS_WORTH_A_TRIM
             logger.warning(
-                "ended %d connections whose clients did not read: limits.unread_bytes were unread", ended
+                "ended %d connections whose clients did not read: limits.unread_bytes was exceeded", ended
             )
 
     def _check(self) -> None:
@@ -160,7 +160,7 @@ class WireServer:
         self._bound_unread()
 
     def _note_unread(self, connection: Connection, now: float) -> None:
-        """Count unread bytes that are too few to pause a connection: in many connections they are many."""
+        """Note unread bytes that are too few to pause a connection: over many connections they add up."""
         if not connection.unread_bytes:
             self.behind.pop(connection, None)
         elif connection not in self.behind:

@@ -1,1 +1,1 @@
-"""What a command does once it is decided: one function per command, which can no longer fail."""
+"""The changes that commands make once they are decided: one function per command, which cannot fail."""

@@ -1,4 +1,4 @@
-"""Appending, once decided: changes messages, producer, `Stream-Seq`, deadline and journal together."""
+"""Carrying out a decided append: changes messages, producer, `Stream-Seq`, deadline and journal together."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -46,7 +46,7 @@ def change_append(state: "State", command: Append, stream: Stream, index: int) -
 
 
 def close(bucket: Bucket, stream: Stream, command: Append | Create, index: int) -> None:
-    """Close a stream with the last append, or with its creation."""
+    """Close a stream, together with its last append or with its creation."""
     stream.closed = True
     producer = command.producer
     if producer is not None and stream.producers is not None:  # a PUT without a body has no producer
@@ -103,7 +103,7 @@ def _add_frames(
     producer: Producer | None,
     counts: tuple[int, ...],
 ) -> None:
-    """Add the rows of a JSON batch. The first row of each append but the first says that an append begins."""
+    """Add the rows of a JSON batch. The first row of every append after the first one marks its beginning."""
     number = 0
     for frame, count in enumerate(counts):
         for first in range(count):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..state import State
 
 REFUSED_KEPT = 1000
-"""How many refused rows are listed; further ones are only counted."""
+"""How many refused rows are listed; any others are only counted."""
 
 REFUSED_MESSAGE_CHARACTERS = 200
 
@@ -39,7 +39,7 @@ def change_ingest_begin(state: "State", command: IngestBegin, plan: None, index:
 
 
 def change_ingest_rows(state: "State", command: IngestRows, plan: NextRows, index: int) -> RowsIngested:
-    """Append the rows, each as a command of its own."""
+    """Append the rows, each as if it were a command of its own."""
     name = command.bucket, command.app
     state.dirty_rows.note((RowKind.INGEST, *name))
     progress = _Progress(plan.ingest, command.first)
@@ -58,7 +58,7 @@ def change_ingest_rows(state: "State", command: IngestRows, plan: NextRows, inde
 
 
 def _append_row(state: "State", bucket: Bucket, row: IngestRow, may_create: bool, index: int) -> AnyOutcome:
-    """Append one row to its stream, which is created if that is allowed and needed."""
+    """Append one row to its stream, creating the stream if necessary and allowed."""
     if row.problem is not None:
         code, message = row.problem
         return Refused(cast(ErrorCode, code), message)
@@ -85,7 +85,7 @@ def _release_staged(state: "State", ended: Ingest) -> None:
 
 
 class _Progress:
-    """How far some rows of a bulk write were appended."""
+    """The results of appending some rows of a bulk write."""
 
     def __init__(self, ingest: Ingest, first: int) -> None:
         self._ingest = ingest

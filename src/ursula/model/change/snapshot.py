@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def change_publish(state: "State", command: PublishSnapshot, stream: Stream, index: int) -> SnapshotPublished:
-    """Make the snapshot the visible one, unless it is already, and trim to it if asked."""
+    """Make the snapshot the visible one, unless it already is, and trim to it if asked."""
     bucket = state.buckets[command.bucket]
     journal = state.enter(bucket)
     state.touch(command.bucket, stream)
@@ -59,7 +59,7 @@ def _trim(
 
 
 def drop_trimmed(state: "State", bucket: Bucket, stream: Stream) -> None:
-    """Drop trimmed messages; if there are very many, residency drops the rest step by step."""
+    """Drop some trimmed messages; residency drops the rest step by step."""
     if not stream.drop_trimmed():
         state.residency.note_trimmed(bucket.name, stream.name)
 
@@ -71,7 +71,7 @@ def show_blob(state: "State", blob: str) -> None:
 
 
 def hide_snapshot(state: "State", stream: Stream) -> None:
-    """Take the snapshot of a stream away, and release its blob if no other stream shows it."""
+    """Remove the snapshot of a stream, and release its blob if no other stream shows it."""
     if stream.snapshot is None:
         return
     blob = stream.snapshot.blob

@@ -42,7 +42,7 @@ def change_flushed(state: "State", command: Flushed, plan: None, index: int) -> 
 
 
 def change_merge(state: "State", command: Merge, plan: None, index: int) -> Done:
-    """Replace segments by one that has their rows."""
+    """Replace segments with one that has their rows."""
     for key in command.inputs:
         state.dirty_rows.note((RowKind.SEGMENT, key, ""))
         state.segments.remove(key)
@@ -70,7 +70,7 @@ def change_collect(state: "State", command: Collect, plan: None, index: int) -> 
 
 
 def want_object(state: "State", key: str) -> None:
-    """Mark an object of the store as needed, perhaps again."""
+    """Mark an object of the store as needed; it may have been marked as replaced."""
     if key in state.stored.replaced:
         state.dirty_rows.note((RowKind.REPLACED, key, ""))
         del state.stored.replaced[key]
@@ -83,7 +83,7 @@ def replace_object(state: "State", key: str) -> None:
 
 
 def _release_snapshot(state: "State", tombstone: DeletedStream) -> None:
-    """Count a tombstone's snapshot as replaced only now: older manifests need it while they are kept."""
+    """Mark a tombstone's snapshot as replaced. Not earlier: older manifests need it while they are kept."""
     if tombstone.blob is not None and (key := blob_key(tombstone.blob)) in state.stored.replaced:
         replace_object(state, key)
 

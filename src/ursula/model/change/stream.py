@@ -25,7 +25,7 @@ def change_delete(state: "State", command: Delete, stream: Stream, index: int) -
 
 
 def change_expire(state: "State", command: Expire, stream: Stream, index: int) -> Ended:
-    """Remove a stream whose deadline has passed, in the same way."""
+    """Remove a stream whose deadline has passed, just as if it were deleted."""
     return _end(state, command.bucket, stream, EventKind.EXPIRE, index)
 
 
@@ -67,7 +67,7 @@ def change_undelete(state: "State", command: Undelete, tombstone: DeletedStream,
 
 
 def _revive(state: "State", bucket: Bucket, name: str, tombstone: DeletedStream) -> Stream:
-    """The stream as it was: the hidden one that forks still need, or one decoded from its row."""
+    """The stream as it was: the hidden one if forks still need it, otherwise one decoded from its row."""
     stream = decode_stream(name, tombstone.row)
     kept = bucket.streams.get(name)
     if kept is not None:
@@ -105,7 +105,7 @@ def _end(state: "State", bucket_name: str, stream: Stream, kind: EventKind, inde
 
 
 def _release(state: "State", bucket: Bucket, stream: Stream) -> None:
-    """Remove a hidden stream that no fork needs any more, and then perhaps its parent."""
+    """Remove a hidden stream that no fork needs any more, and then its source if the same applies to it."""
     ended: Stream | None = stream
     while ended is not None and ended.hidden and ended.fork_count == 0:
         state.touch(bucket.name, ended)

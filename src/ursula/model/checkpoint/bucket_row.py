@@ -1,6 +1,6 @@
 """The row of a bucket in a checkpoint: a msgpack array of version, position and time of creation.
 
-A module of its own because Spark reads such rows from a store without a server.
+It is a separate module because Spark reads such rows from a store without a server.
 """
 
 from typing import NamedTuple
@@ -28,11 +28,11 @@ def encode_bucket_row(position: int, created_at: int) -> bytes:
 
 
 def decode_bucket_row(row: bytes) -> BucketRow:
-    """A row from its bytes; RowUnreadable if another version wrote it, or it is damaged."""
+    """Decode a row; raises RowUnreadable if another version wrote it or it is damaged."""
     try:
         version, position, created_at = _decode(row)
     except msgspec.MsgspecError as error:
-        raise RowUnreadable(f"a row of the state cannot be read: {error}") from None
+        raise RowUnreadable(f"a state row cannot be read: {error}") from None
     if version != BUCKET_ROW_VERSION:
         raise RowUnreadable(
             f"the row of a bucket has version {version}, and this server reads version {BUCKET_ROW_VERSION}"

@@ -1,8 +1,8 @@
-"""The checkpoint: the state as rows, which a flush stores beside the messages and a start loads.
+"""The checkpoint: the state as rows, which a flush stores alongside the messages and a start loads.
 
-A row is found by its key (see store_view/dirty_rows.py). Each is a msgpack array. That of a stream is
-described in stream/row.py and that of a tombstone in deleted.py; a bucket's in bucket_row.py; those of a
-segment, a replaced object and a bulk write are their fields. The group has a row of its own (`GroupRow`) with
+A row is found by its key (see store_view/dirty_rows.py). Each is a msgpack array. stream/row.py describes the
+row of a stream, deleted.py that of a tombstone and bucket_row.py that of a bucket; those of a segment, a
+replaced object and a bulk write are simply their fields. The group has a row of its own (`GroupRow`) with
 everything else.
 """
 
@@ -137,7 +137,7 @@ class Loader:
             raise RowUnreadable(f"the state has a row of kind {kind}, which this server does not know")
 
     def finish(self) -> Iterator[None]:
-        """Build everything that depends on several rows, a step at a time."""
+        """Build everything that depends on several rows, one step at a time."""
         state = self.state
         for name, bucket in state.buckets.items():
             for stream, row in bucket.parked.items():
@@ -164,7 +164,7 @@ class Loader:
         )
         bucket.journal.position = (
             state.position
-        )  # everything before is stored, and its last position is unknown
+        )  # everything before this is stored, and its last position is unknown
         return bucket
 
     def _look(self, bucket: str, stream: str, row: bytes) -> bool:
@@ -197,4 +197,4 @@ def _read(decode: Callable[[bytes], T], row: bytes) -> T:
     try:
         return decode(row)
     except msgspec.MsgspecError as error:
-        raise RowUnreadable(f"a row of the state cannot be read: {error}") from None
+        raise RowUnreadable(f"a state row cannot be read: {error}") from None

@@ -7,10 +7,10 @@ from ..store_view.store_state import Replaced, blob_key
 
 
 def begin_generation(state: State, position: int, at: int, replaced: Iterable[str]) -> None:
-    """Turn a state that was loaded from a manifest into the first state of a new generation.
+    """Turn a state loaded from a manifest into the first state of a new generation.
 
     Everything in it is stored, so nothing is ahead and no message is in a blob. `replaced` are the objects
-    that made up the state so far; they are kept for a while, for restores from the old manifest.
+    that made up the old checkpoint; they are kept for a while, for restores from the old manifest.
     """
     stored = state.stored
     if stored.ahead is not None:

@@ -1,7 +1,7 @@
 """The log entry: one batch of commands as bytes.
 
-The version is raised with every new command or field, so that an older server that reads one can
-say which version it needs; entries of every lower version stay readable.
+Every new command or field raises the version, so that an older server that reads one can say which
+version it needs. Entries of all lower versions stay readable.
 
 Layout: a msgpack array of four: format version, proposer, time in microseconds since 1970, and the
 array of commands, each an array that begins with its tag. The proposer is a random number that
@@ -40,7 +40,7 @@ def encode(proposer: int, at: int, commands: Sequence[AnyCommand]) -> bytes:
 
 
 def decode(payload: bytes) -> DecodedEntry:
-    """The batch in these bytes; EntryUnreadable, with both versions, if there is none."""
+    """Decode a batch; raises EntryUnreadable, which names both versions, if that is impossible."""
     try:
         version, proposer, at, commands = _decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -54,7 +54,7 @@ def _explain(payload: bytes, problem: str) -> str:
     try:
         found = f"version {msgspec.msgpack.decode(_items.decode(payload)[0], type=int)}"
     except (msgspec.MsgspecError, IndexError):
-        found = "no version that can be read"
+        found = "no readable version"
     return (
         f"a log entry has {found}, and this server reads version {ENTRY_VERSION} ({problem}): "
         "start the version of ursula that wrote it"

@@ -1,4 +1,4 @@
-"""The events of the journal: commands that are not appends, as JSON with what a follower cannot know."""
+"""The events of the journal: commands that are not appends, as JSON with the fields that a follower needs."""
 
 from typing import Any
 

@@ -53,7 +53,7 @@ def decide_append(
     if command.record_match is not None and not (
         stream.is_json and command.record_match == stream.next_record
     ):
-        return refused("precondition_failed", "the next record is not the one named", stream)
+        return refused("precondition_failed", "the next record is not the one the request expects", stream)
     if producer is not None:
         problem = check_producer(producer, known, stream)
         if problem is not None:
@@ -70,7 +70,7 @@ def decide_append(
 
 
 def check_producer(producer: Producer, known: ProducerState | None, stream: Stream | None) -> Refused | None:
-    """Why this request of a producer, which is not a duplicate, is refused; None if it is not."""
+    """Why this request of a producer, which is not a duplicate, is refused; None if it is accepted."""
     if known is None:
         expected = 0
     elif producer.epoch < known.epoch:
@@ -143,7 +143,7 @@ def _again(
     epoch: int | None = None,
     seq: int | None = None,
 ) -> Appended:
-    """The outcome that a request had when it was done; with its ordinals, unless they are trimmed."""
+    """The outcome that the first attempt had, with its records unless they have been trimmed."""
     outcome = Appended(
         incarnation=stream.incarnation,
         tail=stream.tail,

@@ -2,8 +2,8 @@
 
 An app (a query, a job) numbers its writes. The first list of objects for a version wins, a repeated request
 continues it, and an older version is refused. Each command appends some rows and names the first of them;
-only the command that begins with the next row is applied. So a writer that is killed and
-restarted, or two writers at once, neither skip nor repeat a row.
+only the command that begins with the next row is applied. So no row is skipped or repeated if a writer
+is killed and restarted, or if two writers run at once.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,14 +28,14 @@ class NextRows(NamedTuple):
 def decide_ingest_begin(state: "State", command: IngestBegin) -> Ingest | Refused | None:
     """None if a new bulk write begins.
 
-    A bulk write that is under way must end before a newer one begins; until then, it is the outcome.
+    A bulk write that is under way must end before a newer one begins; until then it is the outcome itself.
     """
     known = state.ingests.get((command.bucket, command.app))
     if command.bucket not in state.buckets:
         return bucket_not_found(command.bucket)
     if known is not None:
         if command.version < known.version:
-            return Refused("ingest_outdated", f"version {known.version} of the app {command.app!r} was seen")
+            return Refused("ingest_outdated", f"the app {command.app!r} already has version {known.version}")
         if command.version == known.version or not known.ended:
             return known
     return stored_too_long_ago() if state.may_be_collected(command.made_at) else None
@@ -62,7 +62,7 @@ def _is_next(known: Ingest, command: IngestRows) -> bool:
 
 
 def _is_mistaken(bucket: Bucket, row: IngestRow) -> bool:
-    """Whether the stream of a row has another content type than was assumed when the row was read."""
+    """Whether the stream of a row has a different content type from the one assumed when the row was read."""
     if not row.assumed:
         return False
     stream = bucket.find(row.stream)

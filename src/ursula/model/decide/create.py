@@ -73,7 +73,7 @@ def decide_create(
 
 
 def created(stream: Stream, new: bool, written: int = 0) -> Created:
-    """The outcome for a stream that exists as asked; `written` is how many messages the request wrote."""
+    """The outcome for a stream that exists as requested; `written` is how many messages the request wrote."""
     outcome = Created(
         new=new,
         incarnation=stream.incarnation,
@@ -97,7 +97,7 @@ def _existing(stream: Stream, command: Create) -> Created | Refused:
         return created(stream, new=False)
     return Refused(
         "stream_exists",
-        f"the stream exists and is not as asked: {difference}",
+        f"the stream exists and differs from the request: {difference}",
         stream.incarnation,
         None if stream.hidden else stream.tail,
         not stream.hidden and stream.closed,
@@ -105,7 +105,7 @@ def _existing(stream: Stream, command: Create) -> Created | Refused:
 
 
 def _difference(stream: Stream, command: Create) -> str | None:
-    """How the configuration differs from what is asked, in words; None if it does not."""
+    """How the configuration differs from the request, in words; None if it does not."""
     forking = command.fork is not None
     asked = command.content_type or (stream.content_type if forking else DEFAULT)
     if media_type_of(asked) != stream.media_type:
@@ -114,18 +114,18 @@ def _difference(stream: Stream, command: Create) -> str | None:
     if forking and stream.parent is not None and lifetime == (None, None):
         lifetime = (stream.parent.ttl_seconds, stream.parent.expires_at)
     if lifetime != (stream.ttl_seconds, stream.expires_at):
-        return "its lifetime is another"
+        return "its lifetime is different"
     if command.close != stream.closed:
         return "it is closed" if stream.closed else "it is open"
     if not _same_fork(stream, command.fork):
         return "it was not forked from there" if forking else "it is a fork"
     if command.attributes is not None and command.attributes != (stream.attributes or NO_ATTRIBUTES):
-        return "its attributes are others"
+        return "its attributes are different"
     return None
 
 
 def _same_fork(stream: Stream, asked: ForkPoint | None) -> bool:
-    """Whether the stream is the fork asked for. A request without an offset matches any fork offset."""
+    """Whether the stream is the requested fork. A request without an offset matches any fork offset."""
     existing = stream.fork
     if existing is None or asked is None:
         return existing is asked

@@ -39,7 +39,7 @@ def precondition_failed(stream: Stream | None) -> Refused:
 
 def incarnation_mismatch(stream: Stream | None) -> Refused:
     """The name now belongs to another incarnation, or to none."""
-    return refused("incarnation_mismatch", "there is no such incarnation of the stream now", stream)
+    return refused("incarnation_mismatch", "this incarnation of the stream does not exist any more", stream)
 
 
 def trimmed_off(stream: Stream) -> Refused:
@@ -51,4 +51,4 @@ def trimmed_off(stream: Stream) -> Refused:
 
 def stored_too_long_ago() -> Refused:
     """The command names an object that was stored so long ago that it may have been collected."""
-    return Refused("unavailable", "it took too long: the object stored for it may have been deleted again")
+    return Refused("unavailable", "it took too long: the object stored for it may have been deleted already")

@@ -27,7 +27,7 @@ def _publication(stream: Stream, command: PublishSnapshot) -> SnapshotPublished 
     offset, visible = command.offset, stream.snapshot
     if visible is not None and offset == visible.offset:
         if command.digest != visible.digest:
-            return refused("snapshot_conflict", "there is another snapshot at this offset", stream)
+            return refused("snapshot_conflict", "there is a different snapshot at this offset", stream)
         if command.trim and offset > stream.earliest:
             return None
         return published(stream, offset, visible.digest, duplicate=True)
@@ -51,7 +51,7 @@ def decide_trim(state: "State", command: Trim) -> Stream | StreamTrimmed | Refus
     if visible is None:
         return refused("snapshot_conflict", "a stream without a snapshot cannot be trimmed", stream)
     if offset > visible.offset:
-        return refused("snapshot_conflict", f"the snapshot only reaches to {visible.offset}", stream)
+        return refused("snapshot_conflict", f"the snapshot only reaches offset {visible.offset}", stream)
     if offset < stream.earliest:
         return refused("snapshot_conflict", f"the stream already begins at {stream.earliest}", stream)
     if offset == stream.earliest:
@@ -74,5 +74,5 @@ def published(stream: Stream, offset: int, digest: str, duplicate: bool = False)
 
 
 def trimmed(stream: Stream) -> StreamTrimmed:
-    """The outcome for a stream that begins at the offset asked for."""
+    """The outcome for a stream that begins at the requested offset."""
     return StreamTrimmed(stream.incarnation, stream.tail, stream.closed, stream.earliest)

@@ -19,7 +19,7 @@ def decide_delete(state: "State", command: Delete) -> Stream | Refused:
 
 
 def decide_expire(state: "State", command: Expire) -> Stream | Ignored:
-    """The stream to end, if it is the same one and its deadline has not moved."""
+    """The stream to end, if it is still the same incarnation and its deadline has not moved."""
     stream = _same(state, command)
     return stream if stream is not None and stream.deadline == command.deadline else Ignored()
 

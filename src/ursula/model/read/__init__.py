@@ -1,1 +1,1 @@
-"""Reads of the state: streams, records and feeds, as far as they are in memory."""
+"""Reads of the state: streams, records and feeds, insofar as they are in memory."""

@@ -9,10 +9,10 @@ from ..stream.blob_slice import BlobSlice
 from .not_in_memory import FeedNotInMemory
 
 ROW_BYTES = 256
-"""About how many bytes a row takes beside its payload in a response."""
+"""About how many bytes a row takes in a response in addition to its payload."""
 
 ROWS_MAX = 4096
-"""After this many rows a page ends with the log entry, however small the rows are."""
+"""Once a page has this many rows, it ends with the current log entry, however small the rows are."""
 
 _APPEND = int(EventKind.APPEND)
 
@@ -29,8 +29,8 @@ def read_feed(
     """About `bytes_max` of the rows after a position (None: from the beginning) and up to another.
 
     A log entry is never divided, however large it is. `applied` is the position of the state: a reader may
-    know it, although this bucket may have nothing there. Rows up to `stored_to` are read from the store. So
-    are messages in blobs, unless the caller takes slices (`with_slices`).
+    ask for it even if this bucket has nothing there. Rows up to `stored_to` are read from the store. So are
+    messages in blobs, unless the caller accepts slices (`with_slices`).
     """
     if after is None:
         after = bucket.position - 1
@@ -69,7 +69,7 @@ def feed_tail(bucket: Bucket) -> int:
 def _page(
     entries: list[FeedEntry], next_position: int, tail: int, with_slices: bool
 ) -> FeedPage | FeedNotInMemory:
-    """The page, unless some of its messages are in blobs and the caller does not take slices."""
+    """The page, unless some of its messages are in blobs and the caller does not accept slices."""
     if not with_slices and any(isinstance(row.payload, BlobSlice) for entry in entries for row in entry.rows):
         return FeedNotInMemory(entries[0].position - 1, in_blobs=True)
     return FeedPage(entries, next_position, max(tail, next_position))

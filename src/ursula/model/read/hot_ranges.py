@@ -22,7 +22,7 @@ class Step(NamedTuple):
 def hot_steps(bucket: Bucket, after: int) -> list[Step]:
     """The rows of a bucket after a position that are in memory, in steps of about 1 MiB.
 
-    The time does not depend on the number of rows: the size of a step is estimated from the average row.
+    The time that this takes does not depend on the number of rows: sizes are estimated from the average row.
     """
     steps: list[Step] = []
     for journal in bucket.all_parts():

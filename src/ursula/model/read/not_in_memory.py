@@ -1,4 +1,4 @@
-"""Results of reads that need the store: they say where to continue there, and nothing else."""
+"""Results of reads that need the store: they only say where to continue there."""
 
 from typing import NamedTuple
 

@@ -153,7 +153,7 @@ class Reads:
             is_json = stream.is_json
             if is_json and not stream.is_boundary(offset):
                 return Refused(
-                    "invalid_offset", "the offset lies inside a JSON message", stream.incarnation, tail
+                    "invalid_offset", "the offset is inside a JSON message", stream.incarnation, tail
                 )
             next_offset = stream.read(offset, bytes_max, whole or is_json, chunks)
             if not all_in_memory(stream, chunks):

@@ -1,1 +1,1 @@
-"""What the state knows of the store: segments, pointers, dirty rows."""
+"""What the state knows about the store: segments, replaced objects, dirty rows."""

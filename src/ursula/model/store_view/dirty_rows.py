@@ -2,7 +2,7 @@
 
 A key names a row of the state in the store: a stream, a bucket, a segment, a replaced object, the tombstones
 of a name or a bulk write. Keys are noted before the first change after a cut. So a flush can capture the rows
-as of its cut step by step: a row that is about to change is captured just before, the others later.
+as of its cut step by step: a row that is about to change is captured just before that, the others later.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ Key = tuple[int, str, str]
 Rows = list[tuple[Key, bytes | None]]
 
 LARGE_ROW_BYTES = 64 * 1024
-"""Encoding such a row takes as long as many others: thousands of tombstones of one name are one row."""
+"""Encoding a row of this size takes as long as many others: thousands of tombstones may share one row."""
 
 
 class RowKind(IntEnum):
@@ -32,7 +32,7 @@ GROUP_KEY: Key = (RowKind.GROUP, "", "")
 
 
 class DirtyRows:
-    """The keys of rows that changed since the last flush: sealed by the cuts since then, and still open."""
+    """The keys of rows that changed since the last flush: sealed by later cuts, or still open."""
 
     def __init__(self) -> None:
         self.open: dict[Key, None] = {}
@@ -99,7 +99,7 @@ class RowSnapshot:
             key = next(self._keys, None)
             if key is None:
                 self.is_done = True
-                self._keys, self._wanted = iter(()), []  # residency frees the keys step by step
+                self._keys, self._wanted = iter(()), []  # residency has the keys and frees them step by step
                 return
             if key not in self._early and self._keep(key) >= LARGE_ROW_BYTES:
                 return

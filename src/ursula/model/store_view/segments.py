@@ -41,7 +41,7 @@ class SegmentTable:
         index = bisect_left(self._lasts, segment.last)
         while (
             self._segments[index] is not segment
-        ):  # while rows are loaded, its merged successor may be there too
+        ):  # while rows are being loaded, the result of its merge may be there too
             index += 1
         del self._lasts[index], self._segments[index]
         self.size -= segment.size
@@ -62,7 +62,7 @@ class SegmentTable:
         return self._segments[bisect_left(self._lasts, position + 1) :]
 
     def are_neighbours(self, keys: tuple[str, ...]) -> bool:
-        """Whether these are live and follow each other, in this order."""
+        """Whether these are live and adjacent, in this order."""
         segments = [self._by_key.get(key) for key in keys]
         if not segments or segments[0] is None:
             return False

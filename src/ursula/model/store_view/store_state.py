@@ -1,4 +1,4 @@
-"""What the state knows of the store: how far the group is flushed, and into which objects."""
+"""What the state knows about the store: how far the group is flushed, and into which objects."""
 
 from collections.abc import Iterator, MutableMapping
 
@@ -16,7 +16,7 @@ class Replaced(Struct, array_like=True, frozen=True, gc=False):
 
 
 def blob_key(blob: str) -> str:
-    """The key of a blob. `cold.objects.keys`, which the model does not import, has the same one."""
+    """The key of a blob. `cold.objects.keys` builds the same key; the model may not import it."""
     return f"blobs/{blob}"
 
 
@@ -50,7 +50,7 @@ class ReplacedObjects(MutableMapping[str, Replaced]):
 
 
 class StoreState:
-    """What the store has of this group."""
+    """The part of this group that the store has."""
 
     def __init__(self) -> None:
         self.flushed = 0  # the position up to which everything is stored

@@ -21,7 +21,7 @@ class Messages(MessageRange):
     def __init__(self, start: int) -> None:
         self.start = start
         self.payloads: list[Payload] = []
-        self.has_slices = False  # whether some are slices of blobs, whose bytes are not in memory
+        self.has_slices = False  # whether some are slices of blobs, so their bytes are not in memory
         self.ends = array("Q")
         self.append_ends: array[int] | None = None  # None while every append was one message
 
@@ -29,7 +29,7 @@ class Messages(MessageRange):
         """Add the messages of one append and return the offset after them."""
         ends = self.ends
         if not ends and len(payloads) == 1:
-            # Many streams have one message for long: allocate containers of just that size.
+            # Many streams have just one message for a long time: allocate containers of exactly that size.
             end = self.start + len(payloads[0])
             self.payloads = [payloads[0]]
             self.ends = array("Q", (end,))
@@ -58,7 +58,7 @@ class Messages(MessageRange):
         return end
 
     def add_batch(self, payloads: Sequence[Payload], counts: tuple[int, ...]) -> int:
-        """Add the messages of several appends, `counts` of them each, and return the offset after them."""
+        """Add the messages of several appends (`counts` messages each) and return the offset after them."""
         end, first = self.end, 0
         for count in counts:
             end = self.add(payloads[first : first + count])
@@ -91,7 +91,7 @@ class Messages(MessageRange):
     def read(self, offset: int, limit: int, bytes_max: int, whole: bool, into: list[Payload]) -> int:
         """Add messages between offset and limit to `into`, about `bytes_max` bytes; return where they end.
 
-        With `whole`, messages are not cut for size, and one is taken however large it is if `into` is empty.
+        With `whole`, no message is cut, and if `into` is empty, the first one is added however large it is.
         """
         first, last, stop = self.cut(offset, limit, bytes_max, whole, not into)
         if stop == offset:

@@ -1,8 +1,8 @@
 """The row of a stream: everything but its messages, as bytes.
 
-The checkpoint has one for each stream, a parked stream is its row, and a tombstone has the row of the deleted
-stream. Layout: a msgpack array, first the version, then the fields of `StreamRow` in their order. Fields are
-only ever added at the end, with a default.
+A checkpoint has one for each stream, a parked stream is nothing but its row, and a tombstone has the row of
+the deleted stream. Layout: a msgpack array, first the version, then the fields of `StreamRow` in their order.
+Fields are only ever added at the end, with a default.
 """
 
 from array import array
@@ -25,7 +25,7 @@ class RowUnreadable(Exception):
 
 
 class StreamRow(Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """The fields. The parent is given by name and incarnation; the reader of the row finds it."""
+    """The fields. The parent is given by name and incarnation; the caller has to look it up."""
 
     version: int
     incarnation: str
@@ -105,7 +105,7 @@ def encode_stream(stream: Stream) -> bytes:
 
 
 def _count_written(optional: tuple[Any, ...]) -> int:
-    """How many of the optional fields must be written: those before the defaults at their end."""
+    """How many of the optional fields must be written: all except the defaults at the end."""
     count = len(optional)
     while optional[count - 1] == _OPTIONAL_DEFAULTS[count - 1]:
         count -= 1
@@ -151,4 +151,4 @@ def decode_stream(name: str, row: bytes) -> Stream:
 
 
 _OPTIONAL_DEFAULTS = StreamRow.__struct_defaults__[1:]
-"""The defaults of the fields after `refs`, which is written always: only an empty stream has none."""
+"""The defaults of the fields after `refs`. `refs` itself is always written: only an empty stream has none."""

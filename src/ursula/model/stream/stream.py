@@ -21,10 +21,10 @@ from .messages import Messages, Payload
 MICROSECONDS = 1_000_000
 
 TRIM_MEMORY_SECONDS = 3600
-"""Trims of a stream that are closer to each other than this are remembered as one."""
+"""Trims of a stream that are less than this apart are remembered as one."""
 
 TRIMMED_AT_ONCE = 4096
-"""How many trimmed messages are dropped at once, since freeing very many takes long."""
+"""How many trimmed messages are dropped at once, since freeing a great many takes too long."""
 
 
 class ProducerState(Struct, gc=False):
@@ -84,7 +84,7 @@ class Stream:
     def __init__(self, name: str, incarnation: str, content_type: str, at: int) -> None:
         self.name = name
         self.incarnation = incarnation
-        self.content_type = intern(content_type)  # few are different, and every stream has one
+        self.content_type = intern(content_type)  # every stream has one, but few are distinct
         self.media_type = media_type_of(content_type)
         self.created_at = at
         self.last_write_at = at
@@ -110,7 +110,7 @@ class Stream:
         self.snapshot: Snapshot | None = None
         self.attributes: bytes | None = None
         self.dirty_at = -1
-        self.encoded: tuple[int, bytes] | None = None  # `dirty_at` when its row was encoded, and that row
+        self.encoded: tuple[int, bytes] | None = None  # `dirty_at` at the time of encoding, and the row
         self.last_ref_position = -1
         self.refs: array[int] | None = None
 
@@ -152,20 +152,20 @@ class Stream:
             self.snapshot = parent.snapshot
 
     def trim(self, offset: int, record: int, at: int) -> None:
-        """Begin at the offset, with that ordinal. Messages that forks share stay until those end."""
+        """Begin at the offset, with that ordinal. Messages that forks share are kept until the forks end."""
         if offset > self.earliest:
             self._note_trim(at)
             self.earliest, self.first_record = offset, record
 
     def drop_trimmed(self) -> bool:
-        """Drop some trimmed messages, unless a fork shares them; return whether none is left to drop."""
+        """Drop some trimmed messages, unless a fork shares them; return whether none are left to drop."""
         if self.fork_count == 0 and self.earliest > self.messages.start:
             self.record_base += self.messages.drop_before(self.earliest, TRIMMED_AT_ONCE)
             return self.messages.start >= self.earliest
         return True
 
     def _note_trim(self, at: int) -> None:
-        """Remember when the stream was trimmed last, and an older beginning: see `beginning_before`."""
+        """Remember when the stream was last trimmed, and an older beginning: see `beginning_before`."""
         if self.trimmed is None:
             self.trimmed = (at, 0, 0)
             return
@@ -175,7 +175,7 @@ class Stream:
         self.trimmed = (at, older_at, older)
 
     def beginning_before(self, horizon: int) -> int:
-        """An offset at or before the beginning at that time: all before it was trimmed earlier."""
+        """An offset at or before the beginning at that time: everything before it was trimmed earlier."""
         if self.trimmed is None:
             return self.earliest
         trimmed_at, older_at, older = self.trimmed
@@ -184,18 +184,18 @@ class Stream:
         return older if older_at < horizon else 0
 
     def refer(self, position: int) -> None:
-        """Add a ref for the next message, which is the first after a cut."""
+        """Add a reference to the next message, which is the first after a cut."""
         if self.refs is None:
             self.refs = array("Q")
         self.refs.extend((self.tail, position, self.next_record))
         self.last_ref_position = position
 
     def keep_refs(self, numbers: list[int]) -> None:
-        """Drop all refs but these: the messages of a dropped ref are found through the one before it."""
+        """Drop all other references: the messages of a dropped one are found through the one before it."""
         self.refs = array("Q", [field for number in numbers for field in self._ref(number)])
 
     def ref_at(self, offset: int) -> Ref | None:
-        """The last ref at or before the offset, which leads to the segment with the byte there."""
+        """The last reference at or before the offset; it leads to the segment with the byte there."""
         if self.refs is None:
             return None
         offsets = self.refs[0::3]
@@ -203,14 +203,14 @@ class Stream:
         return self._ref(index) if index >= 0 else None
 
     def refs_from(self, offset: int, count_max: int) -> list[Ref]:
-        """That ref and some after it."""
+        """That reference and some after it."""
         if self.refs is None:
             return []
         first = max(0, bisect_right(self.refs[0::3], offset) - 1)
         return [self._ref(index) for index in range(first, min(first + count_max, len(self.refs) // 3))]
 
     def ref_of_record(self, record: int) -> Ref | None:
-        """The ref that leads to the message with this ordinal."""
+        """The reference that leads to the message with this ordinal."""
         if self.refs is None:
             return None
         index = bisect_right(self.refs[2::3], record) - 1
@@ -227,7 +227,7 @@ class Stream:
         return Ref(*self.refs[3 * index : 3 * index + 3])  # type: ignore[index]
 
     def drop_stored(self, position: int, count_max: int | None = None) -> bool:
-        """Drop messages up to a cut, which the store has, `count_max` at most; whether none is left."""
+        """Drop up to `count_max` messages before a cut, which the store has; return whether none are left."""
         end = self.end_at(position)
         if end > self.messages.start:
             self.record_base += self.messages.drop_before(end, count_max)
@@ -235,7 +235,7 @@ class Stream:
 
     @property
     def is_idle(self) -> bool:
-        """Whether its row is all of it: no message in memory, no fork and no source."""
+        """Whether its row describes it completely: no message in memory, no fork and no source."""
         return not self.messages.payloads and self.parent is None and not self.fork_count and not self.hidden
 
     def owner_of(self, offset: int) -> tuple["Stream", int]:

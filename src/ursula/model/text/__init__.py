@@ -1,1 +1,1 @@
-"""Parsing and checking of text: media types, JSON bodies, attributes."""
+"""Parsing and checking text: media types, JSON bodies, attributes."""

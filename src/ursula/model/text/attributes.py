@@ -11,7 +11,7 @@ _FIELDS: dict[str, type] = {"title": str, "metadata": dict}
 
 
 class AttributesInvalid(Exception):
-    """The text is not an object of attributes; the message says why."""
+    """The text is not a valid object of attributes; the message says why."""
 
 
 class Attributes(NamedTuple):
@@ -44,7 +44,7 @@ def _encode(value: Any) -> bytes:
     encoded = text.encode()
     if len(encoded) > ATTRIBUTES_BYTES_MAX:
         raise AttributesInvalid(
-            f"the attributes have {len(encoded)} bytes, and {ATTRIBUTES_BYTES_MAX} are allowed"
+            f"the attributes have {len(encoded)} bytes, but only {ATTRIBUTES_BYTES_MAX} are allowed"
         )
     return encoded
 

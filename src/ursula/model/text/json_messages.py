@@ -1,6 +1,6 @@
 """JSON mode: checks a body and splits it into messages, each with its text exactly as it was sent.
 
-Used before a command is made, never while it is applied: a recursion limit is not deterministic.
+It runs before a command is made, never while one is applied, because a recursion limit is not deterministic.
 """
 
 import msgspec
@@ -22,14 +22,14 @@ class JsonTooLarge(ValueError):
 
 
 def split(body: bytes, may_be_empty: bool = False) -> tuple[bytes, ...]:
-    """The messages of a body: the elements of an array (one level), or the one value that it is.
+    """The messages of a body: the elements of an array (one level), or the single value that it is.
 
     Raises JsonInvalid or JsonTooLarge. Only the body that creates a stream may be an empty array.
     """
     if len(body) > JSON_BODY_BYTES_MAX:
         raise JsonTooLarge(f"a JSON body may have {JSON_BODY_BYTES_MAX} bytes, this one has {len(body)}")
     try:
-        body.decode()  # the decoder below does not check UTF-8 inside of raw values
+        body.decode()  # the decoder below does not check UTF-8 inside raw values
         messages = _many.decode(body) if body.lstrip(_BLANK).startswith(b"[") else [_one.decode(body)]
     except UnicodeDecodeError as error:
         raise JsonInvalid(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
@@ -38,7 +38,7 @@ def split(body: bytes, may_be_empty: bool = False) -> tuple[bytes, ...]:
     except msgspec.DecodeError as error:
         raise JsonInvalid(f"the body is not valid JSON: {error}") from None
     if not messages and not may_be_empty:
-        raise JsonInvalid("an empty array holds no message")
+        raise JsonInvalid("an empty array has no messages")
     if len(messages) > JSON_MESSAGES_MAX:
-        raise JsonTooLarge(f"a body may hold {JSON_MESSAGES_MAX} messages, this one holds {len(messages)}")
+        raise JsonTooLarge(f"a body may have {JSON_MESSAGES_MAX} messages, this one has {len(messages)}")
     return tuple(map(bytes, messages))

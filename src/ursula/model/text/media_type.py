@@ -13,5 +13,5 @@ def media_type_of(content_type: str) -> str:
 
 
 def is_text(media_type: str) -> bool:
-    """Whether the bytes may go into an event stream as they are."""
+    """Whether the bytes may be sent in an event stream as they are."""
     return media_type == JSON or media_type.startswith("text/")

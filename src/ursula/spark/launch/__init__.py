@@ -1,1 +1,1 @@
-"""How a session starts: the right Java, without its chatter, and with our package on the executors."""
+"""Starting a session: with the right Java, without its chatter, and with our package on the executors."""

@@ -16,18 +16,18 @@ class JavaMissing(RuntimeError):
 
 
 def check_java() -> None:
-    """Say in one line what is wrong, before Spark says it in a hundred."""
+    """Report a problem in one line, before Spark does so in a hundred."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None:
-        raise JavaMissing(f"Spark needs Java {JAVA_VERSION_MIN} or newer, and there is none: {_HINT}")
+        raise JavaMissing(f"Spark needs Java {JAVA_VERSION_MIN} or newer, but there is none: {_HINT}")
     try:
         output = subprocess.run(
             [java, "-version"], check=False, capture_output=True, text=True, timeout=60
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise JavaMissing(f"Spark needs Java, and {java} does not run ({error}): {_HINT}") from None
+        raise JavaMissing(f"Spark needs Java, but {java} does not run ({error}): {_HINT}") from None
     found = _VERSION.search(output)
     if found is None or int(found[1]) < JAVA_VERSION_MIN:
         version = found[1] if found else "of unknown version"
-        raise JavaMissing(f"Spark needs Java {JAVA_VERSION_MIN} or newer, and {java} is {version}: {_HINT}")
+        raise JavaMissing(f"Spark needs Java {JAVA_VERSION_MIN} or newer, but {java} is {version}: {_HINT}")

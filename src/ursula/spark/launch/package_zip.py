@@ -1,7 +1,7 @@
-"""The package as one zip file for executors, which need not have it installed: pyarrow is enough there.
+"""The package as one zip file for executors, which need not have it installed: they only need pyarrow.
 
-The zip holds the whole package, not only what executors import. It precedes installed packages on the path,
-so a part of the package would hide the rest of it from other code that runs there.
+The zip has the whole package, not only the modules that executors import. It precedes installed packages on
+the path, so a part of the package would hide the rest of it from other code that runs there.
 """
 
 import atexit

@@ -15,7 +15,7 @@ DROPPED = "WARNING: Using incubator modules"
 
 
 def start_quiet_java(master: str, settings: Mapping[str, str]) -> None:
-    """Start Java for the sessions of this process, unless it runs already or Spark has started us."""
+    """Start Java for the sessions of this process, unless it is already running or Spark started us."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -33,7 +33,7 @@ def start_quiet_java(master: str, settings: Mapping[str, str]) -> None:
 
 
 def _forward(source: int) -> None:
-    """Print what Java prints, line by line, until it ends."""
+    """Print the output of Java, line by line, until it ends."""
     with open(source, encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if not line.startswith(DROPPED):

@@ -1,1 +1,1 @@
-"""How a bucket is read: options, what a read sees, its partitions and their rows; once, or following it."""
+"""Reading a bucket, once or continuously: options, the view of a read, its partitions and their rows."""

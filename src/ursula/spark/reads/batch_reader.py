@@ -1,4 +1,4 @@
-"""A bucket read once: `spark.read.format("ursula")`."""
+"""Reading a bucket once: `spark.read.format("ursula")`."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ class BucketReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What each task reads. The position is taken here, once."""
+        """The partitions, one per task. The position up to which to read is determined here, once."""
         return partitions_of(self._options) or [ReadPartition("", -1, -1, [])]
 
     def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:

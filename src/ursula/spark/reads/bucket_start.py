@@ -1,6 +1,6 @@
 """Where a bucket begins, according to the store. Earlier rows belong to a deleted bucket of the same name.
 
-For the driver: reading the row of a bucket takes msgspec.
+For the driver only: reading the row of a bucket needs msgspec.
 """
 
 import json
@@ -39,7 +39,7 @@ def find_bucket_start(root: str, s3: S3Options, group: int, bucket: str) -> Buck
 
 @lru_cache(_CACHED_MAX)
 def _start_in(root: str, s3: S3Options, manifest: str, bucket: str) -> BucketStart:
-    """What a manifest says: the newest of its state objects that has a row of the bucket is right."""
+    """The start according to a manifest: its newest state object with a row of the bucket decides."""
     from ...model.checkpoint.bucket_row import decode_bucket_row
     from ...model.stream.row import RowUnreadable
 

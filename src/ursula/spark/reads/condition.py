@@ -1,4 +1,4 @@
-"""A condition on one column: exact for rows, and an upper bound for row groups, by their statistics."""
+"""A condition on one column: exact for rows, and conservative for row groups, by their statistics."""
 
 from bisect import bisect_left
 from collections.abc import Callable

@@ -12,7 +12,7 @@ _WILDCARD = re.compile(r"[*?\[]")
 def glob_pattern(glob: str) -> str:
     """A regular expression that matches whole names.
 
-    Its groups are atomic (`(?>`), which keeps the time to match within bounds however many stars there are.
+    Its groups are atomic (`(?>`), which bounds the matching time however many stars there are.
     """
     first, *others = _between_stars(glob)
     if not others:
@@ -22,7 +22,7 @@ def glob_pattern(glob: str) -> str:
 
 
 def literal_prefix(glob: str) -> str:
-    """What all names that match begin with."""
+    """The prefix that all matching names have."""
     return _WILDCARD.split(glob, maxsplit=1)[0]
 
 
@@ -44,7 +44,7 @@ def _between_stars(glob: str) -> list[str]:
 
 
 def _set_end(glob: str, place: int) -> int | None:
-    """Where the set that begins here ends; None if no set begins here, or it is never closed."""
+    """Where the set that begins here ends; None if no set begins here or it is not closed."""
     if glob[place] != "[":
         return None
     begin = place + 2 if glob[place + 1 : place + 2] == "!" else place + 1
@@ -53,7 +53,7 @@ def _set_end(glob: str, place: int) -> int | None:
 
 
 def _set_pattern(members: str) -> str:
-    """A regular expression for a set, given what is between its brackets."""
+    """A regular expression for a set, given the text between its brackets."""
     negated = members.startswith("!")
     members = members.removeprefix("!")
     parts = []

@@ -1,7 +1,7 @@
-"""A bucket as a table whose files Spark reads itself, united with the rows that are only in memory.
+"""A bucket as a table whose files Spark itself reads, in union with the rows that are only in memory.
 
-On the driver only. Spark's own Parquet reader skips row groups and columns that a query does not need, which
-it cannot do for a format that is written in Python.
+For the driver only. Spark's own Parquet reader skips row groups and columns that a query does not need, which
+it cannot do for a format written in Python.
 """
 
 import warnings
@@ -32,7 +32,7 @@ _EVERYTHING_OR_AN_ERROR = {
     "parquet.page.verify-checksum.enabled": "true",
     "__globPaths__": "false",
 }
-"""A missing or damaged file is an error, whatever the session says; and a path is not a pattern."""
+"""A missing or damaged file is an error, whatever the session's settings are; and a path is not a pattern."""
 
 
 def read_native(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
@@ -96,14 +96,14 @@ def _files(spark: SparkSession, options: ReadOptions, view: BucketView, paths: l
     base = _base(view.root or "")
     table = reader.parquet(*(f"{base}/{path}" for path in paths))
     wanted = reduce(Column.__and__, _wanted(options, view))
-    # As text: each column that a function makes here takes many calls to Java.
+    # As text, since building a column with functions takes many calls to Java.
     return table.where(wanted).selectExpr(
         *(f"`{stored_name(name)}` AS `{name}`" for name in schema_of(options).names)
     )
 
 
 def _wanted(options: ReadOptions, view: BucketView) -> list[Column]:
-    """What distinguishes wanted rows from others in the files. Positions are compared only if needed."""
+    """The conditions that wanted rows in the files meet. Positions are compared only if necessary."""
     conditions = list(conditions_of(options))
     files = [span for span in view.spans if span.path is not None]
     if any(file.last > view.position for file in files):

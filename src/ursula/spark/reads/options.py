@@ -1,4 +1,4 @@
-"""The options of a read. They have the names that Spark's Kafka source uses, where it has such an option."""
+"""The options of a read. They have the names of Spark's Kafka source where it has such an option."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ EARLIEST = "earliest"
 LATEST = "latest"
 RETRY_SECONDS = 120.0
 VIEW = "__view"
-"""Internal: the view that a native read has taken, so that its hot rows are read from the same view."""
+"""Internal: the view of a native read, so that its hot rows are read from the same view."""
 
 _SELECTIONS = ("streams", "streamPrefix", "streamGlob")
 _BATCH_ONLY = ("endingOffsets", "endingTimestamp")
@@ -38,7 +38,7 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read of which bucket, and from where."""
+    """Which bucket to read, which of its rows, and from where."""
 
     bucket: str
     endpoint: str | None
@@ -60,7 +60,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """How to follow a bucket. `from_latest`: begin at the end that the bucket has when the query starts."""
+    """How to follow a bucket. `from_latest`: begin at the end of the bucket as of the start of the query."""
 
     read: ReadOptions
     from_latest: bool
@@ -88,7 +88,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     options = take_known(given, OPTIONS, VIEW)
     for name in _BATCH_ONLY:
         if name in options:
-            raise OptionError(f"{name} is for a batch read: a stream has no end, leave it out of readStream")
+            raise OptionError(f"{name} is for a batch read: a stream has no end, so omit it from readStream")
     options.setdefault("startingOffsets", EARLIEST if "startingTimestamp" in options else LATEST)
     from_latest = options["startingOffsets"] == LATEST
     after = None if from_latest else _edge(options, "startingOffsets", EARLIEST, f"{EARLIEST}, {LATEST}")
@@ -102,7 +102,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
 
 
 def parse_shared_options(given: Mapping[str, str]) -> ReadOptions:
-    """What batch reads and streaming reads share: everything but where they begin and end."""
+    """The options that batch and streaming reads share: all except where they begin and end."""
     return _shared(take_known(given, OPTIONS, VIEW))
 
 
@@ -146,7 +146,7 @@ def _stream_ids(text: str | None) -> tuple[str, ...] | None:
     except ValueError:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise OptionError(f'streams is a JSON array of stream ids, as ["a","b"], not {text!r}')
+        raise OptionError(f'streams must be a JSON array of stream ids such as ["a","b"], not {text!r}')
     return tuple(sorted(set(names)))
 
 
@@ -158,7 +158,7 @@ def _edge(options: Mapping[str, str], name: str, default: str, words: str | None
     if text.isascii() and text.isdigit() and len(text) <= OFFSET_DIGITS:
         return int(text)
     wanted = f"{words or default} or a position of up to {OFFSET_DIGITS} digits"
-    raise OptionError(f"{name} is {wanted}, not {text!r}")
+    raise OptionError(f"{name} must be {wanted}, not {text!r}")
 
 
 def _count(options: Mapping[str, str], name: str) -> int | None:
@@ -166,7 +166,7 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and int(text)):
-        raise OptionError(f"{name} is a whole number, at least 1, not {text!r}")
+        raise OptionError(f"{name} must be a whole number, at least 1, not {text!r}")
     return int(text)
 
 
@@ -175,5 +175,5 @@ def _milliseconds(options: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit()):
-        raise OptionError(f"{name} is a time in milliseconds since 1970, not {text!r}")
+        raise OptionError(f"{name} must be a time in milliseconds since 1970, not {text!r}")
     return int(text)

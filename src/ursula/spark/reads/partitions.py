@@ -1,4 +1,4 @@
-"""A view divided among tasks. A partition is logical: positions of a bucket. File names in it are hints."""
+"""A view divided among tasks. A partition is a logical range of positions; the file names in it are hints."""
 
 from collections.abc import Iterable, Iterator
 
@@ -34,7 +34,7 @@ def partitions_up_to(view: BucketView, until: int) -> list[ReadPartition]:
 
 
 def _divided(spans: Iterable[PositionSpan]) -> Iterator[list[PositionSpan]]:
-    """Neighbours together, as many as one task should read; fewer if hot, since one server sends those."""
+    """Groups of neighbours for one task each; smaller if hot, since a single server sends those."""
     taken: list[PositionSpan] = []
     size = 0
     for span in spans:

@@ -33,7 +33,7 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """These columns of the rows of a partition."""
     if not isinstance(partition, ReadPartition):
-        raise TypeError(f"{partition!r} is no partition of a bucket")
+        raise TypeError(f"{partition!r} is not a partition of a bucket")
     reader = _PartitionReader(options, partition, columns)
     for span in partition.spans:
         yield from reader.read(span)

@@ -1,4 +1,4 @@
-"""Which rows a read wants, by stream, position and time. Row groups without any are not read."""
+"""The rows that a read selects, by stream, position and time. Row groups without any are not read."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from .options import ReadOptions
 
 
 def conditions_of(options: ReadOptions) -> Iterator[Condition]:
-    """What the options ask of rows, without positions. Of a glob, only the literal prefix is in here."""
+    """The conditions that the options imply, without positions. Of a glob, only the literal prefix counts."""
     yield Condition("bucket", "=", options.bucket)
     if not options.include_events:
         yield Condition("kind", "=", "append")

@@ -1,7 +1,7 @@
 """Following a bucket: `spark.readStream.format("ursula")`.
 
 A bucket has one order, so the offset of a query is one position, with the cluster and the bucket that it
-belongs to. Spark asks for the same batch again after a failure: its positions determine what is in it,
+belongs to. After a failure, Spark asks for the same batch again: its positions determine its contents,
 whatever was flushed or merged in between.
 """
 
@@ -35,15 +35,15 @@ logger = logging.getLogger(__name__)
 
 
 class WrongCheckpoint(Exception):
-    """The checkpoint belongs to something else; the message says to what, and what to do."""
+    """The checkpoint belongs to another cluster or bucket; the message says which, and what to do."""
 
 
 class DataLost(Exception):
-    """What follows the checkpoint no longer exists; the message says why, and what to do."""
+    """The data after the checkpoint no longer exists; the message says why, and what to do."""
 
 
 class StreamOffset(NamedTuple):
-    """Where a query is: a position (-1: before everything), and what it is a position of."""
+    """The progress of a query: a position (-1: before everything), with its cluster and bucket."""
 
     cluster: str
     generation: int
@@ -52,7 +52,7 @@ class StreamOffset(NamedTuple):
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Self:
-        """An offset, from what Spark keeps in the checkpoint."""
+        """Parse an offset that Spark kept in the checkpoint."""
         try:
             return cls(
                 str(given["cluster"]), int(given["generation"]), str(given["bucket"]), int(given["position"])
@@ -82,7 +82,7 @@ class BucketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(view, -1 if after is None else after)._asdict()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Whether batches are limited. Spark knows no limit of two kinds, so `latestOffset` applies both."""
+        """Whether batches are limited. Spark cannot combine two kinds of limits; `latestOffset` does."""
         if self._options.bytes_max is not None:
             return ReadMaxBytes(self._options.bytes_max)
         if self._options.messages_max is not None:
@@ -90,7 +90,7 @@ class BucketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Ignore whatever happens from now on."""
+        """Ignore everything that happens from now on."""
         self._target = take_view(self._options.read, None).position
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
@@ -114,11 +114,11 @@ class BucketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(view, target)._asdict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The end of the bucket when Spark asked last."""
+        """The end of the bucket as of the last call of `latestOffset`."""
         return None if self._latest is None else self._latest._asdict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """What each task reads of a batch, also when the batch is repeated."""
+        """The partitions of a batch, the same ones if the batch is repeated."""
         begin, until = StreamOffset.parse(start), StreamOffset.parse(end).position
         if until <= begin.position:
             return []
@@ -139,7 +139,7 @@ class BucketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 segment = ExecutorStore(root, self._options.read.s3).segment(span.path)
             except (FileNotFoundError, ValueError):
-                return True  # merged meanwhile, or damaged: the task that reads it will notice
+                return True  # it was merged or is damaged: the task that reads it will notice
             with segment.file:
                 self._known[span.path] = bool(Selection(self._options.read).row_groups(segment.footer))
         return self._known[span.path]
@@ -152,15 +152,15 @@ class BucketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(view.cluster, view.generation, self._options.read.bucket, position)
 
     def _is_shorter(self, view: BucketView, begin: StreamOffset) -> bool:
-        """Whether the log has lost its end. A store that is read without its server is merely behind."""
+        """Whether the log has lost its end. A store that is read without its server is just behind."""
         return self._options.read.endpoint is not None and view.position < begin.position
 
     def _view_after(self, begin: StreamOffset) -> BucketView:
-        """What has happened after an offset; if something was lost, after where the query continues."""
+        """The view after an offset, or if data was lost, after the position at which the query continues."""
         options = self._options.read
         if begin.bucket != options.bucket:
             raise WrongCheckpoint(
-                f"the checkpoint is of the bucket {begin.bucket!r}, and the option bucket is "
+                f"the checkpoint belongs to the bucket {begin.bucket!r}, but the option bucket is "
                 f"{options.bucket!r}: read that bucket, or {_START_OVER}"
             )
         try:
@@ -187,7 +187,7 @@ class BucketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return whole
         self._lost(
             f"a restore went back to position {error.position}, before the checkpoint at {begin.position}: "
-            "nothing that came between them has happened",
+            "whatever came in between never happened",
             "from the restore",
         )
         try:
@@ -209,7 +209,7 @@ class BucketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _check_cluster(begin: StreamOffset, view: BucketView) -> None:
     if begin.cluster != view.cluster:
         raise WrongCheckpoint(
-            f"the checkpoint is of the cluster {begin.cluster}, and this is {view.cluster}, which has "
+            f"the checkpoint belongs to the cluster {begin.cluster}, but this is {view.cluster}, which has "
             f"other positions: read from that cluster, or {_START_OVER}"
         )
 
@@ -219,7 +219,7 @@ def _ends_early(place: str, view: BucketView, position: int) -> str:
 
 
 def _end_within_limits(spans: Iterable[PositionSpan], options: StreamOptions, end: int) -> int:
-    """Where a batch ends that reaches a limit: at the end of a span, and after at least one span."""
+    """Where a batch that reaches a limit ends: at the end of a span, and after at least one span."""
     size = rows = 0
     taken: PositionSpan | None = None
     for span in spans:

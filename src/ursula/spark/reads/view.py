@@ -1,7 +1,7 @@
-"""What a read sees: the history of a bucket up to one position, and where its rows are.
+"""Views: the history of a bucket up to one position, and where its rows are.
 
-A view names the segments that have the rows now. Merging may replace one of them before a task reads it; the
-task then asks again where the rows of its positions are.
+A view names the segments that have the rows now. A merge may replace one of them before a task reads it; the
+task then looks up again where the rows of its positions are.
 """
 
 import json
@@ -40,7 +40,7 @@ class BucketView(NamedTuple):
     position: int
     spans: list[PositionSpan]
     exists: bool = True
-    """Whether the bucket exists; a store that is read without its server may not have it, or not yet."""
+    """Whether the bucket exists. A store that is read without its server may not have it yet."""
 
     @classmethod
     def parse(cls, text: str) -> "BucketView":
@@ -54,7 +54,7 @@ class BucketView(NamedTuple):
 
 
 def take_view(options: ReadOptions, after: int | None) -> BucketView:
-    """What has happened in the bucket after a position (None: everything) until now.
+    """The view of a bucket from a position (None: the beginning) until now.
 
     RequestRefused if there is no such position.
     """
@@ -72,7 +72,7 @@ def take_view(options: ReadOptions, after: int | None) -> BucketView:
 
 
 def bounded_view(options: ReadOptions) -> BucketView:
-    """What a batch read sees: the history between its positions, until now if it names no end."""
+    """The view of a batch read: the history between its positions, until now if it has no end."""
     if options.view is not None:
         return BucketView.parse(options.view)
     view = take_view(options, options.after)
@@ -85,7 +85,7 @@ def bounded_view(options: ReadOptions) -> BucketView:
 
 
 def find_again(options: ReadOptions, gone: PositionSpan) -> list[PositionSpan]:
-    """Where the rows of a file are that is gone. For an executor."""
+    """Where the rows of a file that no longer exists are now. For an executor."""
     try:
         if options.endpoint is None:
             view = _live_view(options, gone.first)[1]
@@ -103,7 +103,7 @@ def find_again(options: ReadOptions, gone: PositionSpan) -> list[PositionSpan]:
 
 
 def _stored_view(options: ReadOptions, after: int | None) -> BucketView:
-    """What the store has of the bucket that exists now, without rows of an earlier bucket of that name."""
+    """The view according to the store, without the rows of an earlier bucket of that name."""
     group, view = _live_view(options, after)
     start = find_bucket_start(view.root, options.s3, group, options.bucket)
     if start is None:

@@ -21,7 +21,7 @@ UNFINISHED = "_ursula/tmp"
 WRITTEN = pa.schema(
     [("staged", pa.string()), ("path", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())]
 )
-"""What a task reports of each file: where it is, where it will be, and how large it is."""
+"""A task's report on each file: where it is, where it will be, and how large it is."""
 
 
 def write_days(

@@ -25,7 +25,7 @@ STATES_AT_ONCE = 256
 T = TypeVar("T")
 
 Fold = Callable[[Any, list[Any]], Any]
-"""Takes a state (None at first) and messages, returns the next state. Messages of JSON streams are values."""
+"""Takes a state (at first None) and messages, and returns the next state. JSON messages are decoded."""
 
 STATES = pa.schema(
     [
@@ -39,10 +39,10 @@ STATES = pa.schema(
         ("published", pa.string()),
     ]
 )
-"""A state: of which stream, up to which offset and position, and whether this job has changed it."""
+"""A state: its stream, the offset and position it covers, and whether this job has changed it."""
 
 STATE, APPEND, ENDED, UNDELETED = range(4)
-"""What a row to fold is: the previous state, a message, the end of the stream, or its undeletion."""
+"""The kinds of rows to fold: the previous state, a message, the end of the stream, or its undeletion."""
 
 
 class SnapshotTarget(NamedTuple):
@@ -207,7 +207,7 @@ def _dump(state: Any) -> str:
 def _with_long_integers(convert: Callable[[Any], T], value: Any) -> T:
     """Convert from or to JSON without Python's limit on the digits of an integer.
 
-    The server accepts integers of any length, and one of them must not make a job fail for ever.
+    The server accepts integers of any length, and one of them must not make a job fail forever.
     """
     digits_max = sys.get_int_max_str_digits()
     sys.set_int_max_str_digits(0)

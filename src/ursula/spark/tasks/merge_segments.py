@@ -1,7 +1,7 @@
-"""Merges segments into one, for the job `compact`: with a few row groups in memory, whatever their sizes.
+"""Merges segments of any size into one, for the job `compact`, with only a few row groups in memory.
 
-Each segment is sorted, so a row that is not read yet comes after the last row that was read of its segment.
-Take the smallest of those last rows: all rows in memory up to it can be written.
+Each segment is sorted, so rows not yet read come after the last row read from the same segment. Take the
+smallest of those last rows: all rows in memory up to it can be written.
 """
 
 import tempfile
@@ -19,7 +19,7 @@ from ...cold.segment.writer import SegmentWriter
 from ..executor_store import ExecutorStore, OpenSegment
 
 SortKey = tuple[str, str, str, int, int, int]
-"""By what the rows of a segment are sorted: their key, then position and index."""
+"""The sort order of the rows of a segment: key, then position and index."""
 
 
 class MergedSegment(NamedTuple):
@@ -33,7 +33,7 @@ class MergedSegment(NamedTuple):
 def merge_segments(
     store: ExecutorStore, group: int, first: int, last: int, paths: Sequence[str]
 ) -> MergedSegment:
-    """Write one segment with all rows of neighbours, which have the positions after first and up to last."""
+    """Write one segment with all rows of neighbouring segments, which cover the positions (first, last]."""
     key = segment_key(group, first, last)
     with tempfile.TemporaryDirectory(prefix="ursula-merge-") as folder:
         writer = SegmentWriter(Path(folder) / "merged.parquet", group, first, last)

@@ -67,4 +67,4 @@ class _CheckedFile:
         if self._size != expected.size:
             raise ValueError(f"it has {self._size} bytes instead of {expected.size}")
         if expected.digest not in (None, f"sha256:{self._digest.hexdigest()}"):
-            raise ValueError("its digest is not the one that it was stored with")
+            raise ValueError("its digest differs from the one it was stored with")

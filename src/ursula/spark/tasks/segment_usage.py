@@ -1,4 +1,4 @@
-"""Counts what a segment has by bucket, day and stream, without reading messages, for the job `usage`."""
+"""Counts the contents of segments by bucket, day and stream, without their messages, for the job `usage`."""
 
 from collections.abc import Iterable, Iterator
 

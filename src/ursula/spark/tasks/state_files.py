@@ -30,7 +30,7 @@ _KEPT = [name for name in STATES.names if name not in ("changed", "published")]
 def write_states(
     target: str, s3: S3Options, folder: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the states of a task to one file, if there are any; yields its path and what it has."""
+    """Write the states of a task to one file, if there are any; yields its path and contents."""
     name = f"{new_ulid()}.parquet"
     count = changed = partial = 0
     published: Counter[str] = Counter()

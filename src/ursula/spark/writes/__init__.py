@@ -1,1 +1,1 @@
-"""How rows are written to a bucket, each exactly once."""
+"""Writing rows to a bucket, each exactly once."""

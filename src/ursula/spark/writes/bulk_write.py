@@ -9,7 +9,7 @@ from ..http_client import ServerClient
 from .options import COLUMNS, WriteOptions
 
 OBJECT_BYTES = 64 << 20
-"""About how much a task gathers before it stages an object."""
+"""About how many bytes a task collects before it stages an object."""
 
 REFUSED_LOGGED_MAX = 20
 
@@ -71,7 +71,7 @@ def _in_order(options: WriteOptions, batches: Iterable[pa.RecordBatch]) -> Itera
 
 
 def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch in parts that fit into an object, as far as that is possible."""
+    """A batch in parts that fit into an object, insofar as that is possible."""
     if batch.nbytes <= OBJECT_BYTES or batch.num_rows == 1:
         yield batch
         return

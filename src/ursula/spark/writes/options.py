@@ -52,7 +52,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         raise OptionError("the option bucket is needed: the name of the bucket to write to")
     on_refused = options.get("onRefused", FAIL)
     if on_refused not in (FAIL, DROP):
-        raise OptionError(f"onRefused is {FAIL} or {DROP}, not {on_refused!r}")
+        raise OptionError(f"onRefused must be {FAIL} or {DROP}, not {on_refused!r}")
     app, version = options.get("txnAppId"), _version(options.get("txnVersion"))
     if (app is None) != (version is None):
         raise OptionError("txnAppId and txnVersion go together: they identify a transaction")
@@ -74,5 +74,5 @@ def _version(text: str | None) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit()) or int(text) > VERSION_MAX:
-        raise OptionError(f"txnVersion is a whole number from 0 to 2^63 - 1, not {text!r}")
+        raise OptionError(f"txnVersion must be a whole number from 0 to 2^63 - 1, not {text!r}")
     return int(text)

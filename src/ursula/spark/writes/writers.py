@@ -2,7 +2,7 @@
 
 Tasks append nothing. Each task stages its rows as objects with new names and reports those names. The driver
 then asks the server to ingest the objects of the tasks that Spark has accepted, and repeats the request until
-it is done. The server takes the first list for each (app, version): for a streaming query, its id and the
+it is done. The server accepts the first list for each (app, version): for a streaming query, its id and the
 number of the batch.
 """
 
@@ -51,7 +51,7 @@ class BucketWriter(DataSourceArrowWriter):
         ingest(self._options, self._app, self._options.version or 0, _objects(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Delete nothing: a commit whose outcome is unknown may need it. The server collects orphans."""
+        """Delete nothing: a commit with an unknown outcome may need them. The server deletes orphans."""
 
 
 class BucketStreamWriter(DataSourceStreamArrowWriter):
@@ -76,7 +76,7 @@ class BucketStreamWriter(DataSourceStreamArrowWriter):
             return
         query = queries.pop()
         if query is None or queries:
-            raise RuntimeError("Spark did not say to which query the rows of a batch belong")
+            raise RuntimeError("Spark did not report which query the rows of a batch belong to")
         ingest(self._options, query, batchId, _objects(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -1,4 +1,4 @@
-"""ursula pipeline: jobs on history, which Spark runs, one per file."""
+"""ursula pipeline: jobs on history that Spark runs, one per file."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""What all jobs share: their options, a Spark session for their duration, their errors and their report."""
+"""What all jobs have in common: options, a Spark session while they run, errors and a report."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ StorePath = Annotated[
     typer.Option(
         "--path",
         metavar="STORE",
-        help="The root of its store, if tasks reach it in another way than the server does.",
+        help="The root of its store, if tasks reach it differently than the server does.",
         show_default=False,
     ),
 ]
@@ -40,7 +40,7 @@ StoreOnly = Annotated[
 
 @dataclass(frozen=True)
 class JobOptions:
-    """Where a job runs, what it reports, and how it reaches S3: a group of options of every job."""
+    """Where a job runs, what it reports, and how it reaches S3: an option group of every job."""
 
     master: Annotated[str, typer.Option("--master", metavar="MASTER", help="Where Spark runs.")] = "local[*]"
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")] = False
@@ -59,7 +59,7 @@ class JobOptions:
         typer.Option(
             "--s3-endpoint",
             metavar="URL",
-            help="The URL of S3; keys are found as AWS's own tools find them.",
+            help="The URL of S3; keys are found as AWS tools find them.",
             show_default=False,
         ),
     ] = None
@@ -83,7 +83,7 @@ class JobOptions:
 
     @contextmanager
     def session(self) -> "Iterator[SparkSession]":
-        """A Spark session for the duration of a job; one that existed before stays. Errors are one line."""
+        """A Spark session for the duration of a job; an existing one is kept. Each error is one line."""
         from ursula.cold.objects.store import StoreFailed
         from ursula.engine.offline.restore import RestoreRefused
         from ursula.engine.start.data_folder import FolderRefused
@@ -102,7 +102,7 @@ class JobOptions:
 
             before = SparkSession.getActiveSession()
             if before is not None and before.sparkContext.master != self.master:
-                fail(f"this process has a session at {before.sparkContext.master} already: stop it first")
+                fail(f"this process already has a session at {before.sparkContext.master}: stop it first")
             quiet = {"spark.ui.showConsoleProgress": "false"}
             spark = session(self.master, quiet, quiet=not self.verbose)
         except JavaMissing as error:
@@ -128,7 +128,7 @@ class JobOptions:
                 spark.stop()
 
     def print_report(self, facts: dict[str, Any], lines: dict[str, str]) -> None:
-        """Print the report: facts as JSON for programs, or lines with titles for a person."""
+        """Print the report: facts as JSON for programs, or lines with titles for people."""
         if self.report is not None:
             self.report.write_text(json.dumps(facts, indent=2) + "\n")
         if self.as_json:

@@ -29,8 +29,8 @@ def materialize(
 ) -> None:
     """Fold every stream of a bucket into a state; later runs read only what is new.
 
-    The function is called with a state (None at first) and a list of messages, again
-    and again until there are no more. Messages of JSON streams are values, others are bytes.
+    The function is called with a state (None at first) and a list of messages, repeatedly
+    until there are no more. Messages of JSON streams are values, others are bytes.
 
     [bold]Examples[/bold]
 

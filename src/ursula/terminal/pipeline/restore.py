@@ -28,7 +28,7 @@ def restore(
     ] = None,
     job: JobOptions,
 ) -> None:
-    """Make a new node from a copy of a store; the copy does not change.
+    """Make a new node from a copy of a store; the copy is not changed.
 
     If the job is interrupted, run it again. To make a node that continues with the store
     itself, use ursula restore.

@@ -19,12 +19,12 @@ def usage(
     *,
     store: StoreOnly = None,
     bucket: Annotated[
-        str | None, typer.Option("--bucket", metavar="BUCKET", help="Only this one.", show_default=False)
+        str | None, typer.Option("--bucket", metavar="BUCKET", help="Only this bucket.", show_default=False)
     ] = None,
     chart: Annotated[
         Path | None,
         typer.Option(
-            "--chart", metavar="FILE", help="Draw the bytes by day to a file, as SVG.", show_default=False
+            "--chart", metavar="FILE", help="Draw the bytes by day to an SVG file.", show_default=False
         ),
     ] = None,
     path: StorePath = None,

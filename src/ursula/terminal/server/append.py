@@ -69,7 +69,7 @@ def append(
       tar c photos | ursula append demo/backup --close
     """
     if text is not None and file is not None:
-        raise typer.BadParameter("give a text or --file, not both")
+        raise typer.BadParameter("give either text or --file, not both")
     with session(server, stream) as client, _opened(text, file) as source:
         target = stream_of(client, stream)
         content_type = target.head().content_type
@@ -143,7 +143,7 @@ class NotSendable(Exception):
 
 
 class Upload:
-    """A long input, sent by one producer so that nothing is stored twice. Counts what is stored."""
+    """A long input, sent by one producer so that nothing is stored twice. Counts how much is stored."""
 
     def __init__(self, target: "Stream", source: BinaryIO, unit: str) -> None:
         from ursula.client import Batching, Patience
@@ -184,7 +184,7 @@ class Upload:
             fail(str(error))
 
     def send(self, data: bytes, count: int) -> None:
-        """Queue a part of the input, which adds `count` to the units stored once it is stored."""
+        """Queue a part of the input with `count` units, which are counted once they are stored."""
 
         def stored(future: "Future[Appended]") -> None:
             if future.exception() is None:

@@ -36,15 +36,15 @@ def create(
     ] = None,
     ttl: Annotated[
         int | None,
-        typer.Option(metavar="SECONDS", min=0, help="Expire it when it has not been used for this long."),
+        typer.Option(metavar="SECONDS", min=0, help="Expire it once it has not been used for this long."),
     ] = None,
     expires_at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Expire it at a time, as in 2030-01-01T00:00:00Z."),
+        typer.Option(metavar="TIME", help="Expire it at this time, such as 2030-01-01T00:00:00Z."),
     ] = None,
     attrs: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help='Attributes, as in \'{"title": "Orders"}\'.'),
+        typer.Option(metavar="JSON", help='Attributes, such as \'{"title": "Orders"}\'.'),
     ] = None,
     closed: Annotated[bool, typer.Option("--closed", help="Create it closed.")] = False,
     fork_of: Annotated[

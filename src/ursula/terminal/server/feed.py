@@ -25,7 +25,7 @@ def feed(
     ] = False,
     server: ServerOptions,
 ) -> None:
-    """Print everything that happened in a bucket, a JSON object per line.
+    """Print everything that happened in a bucket, as one JSON object per line.
 
     To continue later, use the position of the last line as --offset.
 

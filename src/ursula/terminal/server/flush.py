@@ -14,7 +14,7 @@ def flush(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     server: ServerOptions,
 ) -> None:
-    """Have the server write everything that is only in its memory and log to the store, and wait for it.
+    """Have the server flush everything that is only in its memory and log to the store, and wait for it.
 
     The server flushes by itself from time to time. Flush now before you copy
     the store, or before you move the server.

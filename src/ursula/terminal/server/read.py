@@ -76,7 +76,7 @@ def tail(
 ) -> None:
     """Print the last part of a stream; with --follow, then new data as it arrives.
 
-    If the connection is lost, it is restored and continues where it was.
+    If the connection is lost, it reconnects and continues where it was.
 
     [bold]Examples[/bold]
 
@@ -132,12 +132,12 @@ def _print_chunk(chunk: "Chunk") -> None:
 
 
 def emit_value(value: bytes | str) -> None:
-    """Print bytes unchanged, and the text of a JSON value as a line."""
+    """Print bytes unchanged, or the text of a JSON value as a line."""
     emit(_json_line(value) if isinstance(value, str) else value)
 
 
 def _json_line(text: str) -> bytes:
-    # Line ends can only be between the tokens of a JSON text, where a space means the same.
+    # Line breaks can only be between the tokens of a JSON text, where a space means the same.
     return text.replace("\r", " ").replace("\n", " ").encode() + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""A connection to a server for the duration of a command: its options, the names in it, and its errors."""
+"""A connection to a server while a command runs: its options, the names it can resolve, and its errors."""
 
 import os
 import shlex
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:4437"
 URL_VARIABLES = ["URSULA_URL", "STREAM_URL"]
 AUTH_VARIABLES = ["URSULA_AUTH", "STREAM_AUTH"]
-"""In the order in which they are tried. The official command line of Durable Streams has the second ones."""
+"""In the order in which they are tried. The second ones are those of the official Durable Streams CLI."""
 
 PATIENCE_SECONDS = 3.0
-"""A person would rather have an error soon than a long wait."""
+"""People prefer an early error to a long wait."""
 
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Which server a command talks to: a group of options of every command that talks to one."""
+    """The server that a command talks to: an option group of every command that talks to one."""
 
     url: Annotated[
         str,
@@ -78,10 +78,10 @@ HINTS = {
 }
 """What to do about an error; `{name}` and `{bucket}` stand for the argument of the command."""
 NAMELESS_HINTS = {"not_found": "this is not an Ursula server, or an older one: name another with --url"}
-"""What to do where a command has no stream or bucket as its argument."""
+"""What to do about an error if the command has no stream or bucket as its argument."""
 UNKNOWN_HINT = "it may or may not have been done: check before you try again"
 _WITHOUT_BODY = {"not_found", "gone"}
-"""Codes that the client makes up for a response to HEAD, which has no body to say more."""
+"""Codes that the client derives from a response to HEAD, which has no body with a code."""
 
 
 @contextmanager

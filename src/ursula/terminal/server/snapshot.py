@@ -19,7 +19,7 @@ app = typer.Typer(help="Publish and read snapshots of a stream.", no_args_is_hel
 
 @app.callback()
 def snapshot() -> None:
-    """Publish and read snapshots: summaries of a stream up to an offset, after which older data can go."""
+    """Publish and read snapshots: summaries of a stream up to an offset, which can replace older data."""
 
 
 @app.command()
@@ -33,7 +33,7 @@ def publish(
             "--offset",
             "-o",
             metavar="OFFSET",
-            help="The snapshot stands for everything before this offset.",
+            help="The snapshot covers everything before this offset.",
             show_default=False,
         ),
     ],

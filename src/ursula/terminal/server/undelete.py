@@ -31,7 +31,7 @@ def undelete(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     server: ServerOptions,
 ) -> None:
-    """Bring back a stream that was deleted or has expired, with everything it held.
+    """Bring back a stream that was deleted or has expired, with all of its contents.
 
     This works for as long as the server keeps it (cold.keep_replaced), and
     while no other stream has its name.

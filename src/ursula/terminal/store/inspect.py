@@ -30,7 +30,7 @@ def inspect(
         str | None,
         typer.Argument(
             metavar="OBJECT",
-            help="One object, as in segments/g0/...; without it, the whole store.",
+            help="One object, such as segments/g0/...; without it, the whole store.",
             show_default=False,
         ),
     ] = None,
@@ -159,7 +159,7 @@ def _print_group(found: "GroupSurvey") -> None:
     first, last = found.manifests[-1].position, found.manifests[0].position
     facts = {
         f"group {found.group}": f"as of {format_time(manifest.at)}, position {manifest.position:020d}",
-        "manifests": f"{len(found.manifests)}, of the positions {first:020d} to {last:020d}",
+        "manifests": f"{len(found.manifests)}, from position {first:020d} to {last:020d}",
         "streams": f"{extent.streams} in {counted(extent.buckets, 'bucket')}",
         "snapshots": f"{extent.blobs} of {size_text(extent.blob_bytes)}",
         "segments": f"{extent.segments} with {counted(extent.rows, 'row')}, "
@@ -254,7 +254,7 @@ def _ratio_text(size: int, payload: int) -> str:
 
 
 def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print columns under titles; in a pipe, lines are not folded."""
+    """Print columns under titles; in a pipe, lines are not wrapped."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

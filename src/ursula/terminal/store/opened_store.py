@@ -1,4 +1,4 @@
-"""A store that is open for the duration of a command: how it is named, and how its errors are shown."""
+"""A store that is open while a command runs: how users name it, and how its errors are shown."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ ConfigFile = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        help="Configuration file, for the access to S3. [dim]Default: as for ursula serve[/dim]",
+        help="Configuration file, for access to S3. [dim]Default: as for ursula serve[/dim]",
         metavar="FILE",
         show_default=False,
     ),
@@ -40,7 +40,7 @@ At = Annotated[
 
 
 def settings_of(config: Path | None, data_dir: Path | None = None) -> "Settings":
-    """The settings of the file and the environment, as a server with this data folder would have them."""
+    """The settings from the file and the environment that a server with this data folder would have."""
     from ursula.config import load
 
     return load(config, os.environ, {"server.data_dir": None if data_dir is None else str(data_dir)}).settings
@@ -57,7 +57,7 @@ def moment_of(text: str | None) -> "Moment | None":
 
 
 def with_store(where: str, settings: "Settings", work: "Callable[[Store], Awaitable[T]]") -> T:
-    """Open a store and work on it; errors end the command with one line and an exit code."""
+    """Run some work on a store; an error ends the command with one line and an exit code."""
     from ursula.cold.objects.open import open_at
     from ursula.cold.objects.store import StoreFailed
     from ursula.engine.offline.restore import RestoreRefused

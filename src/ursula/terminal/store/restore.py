@@ -49,7 +49,7 @@ def restore(
     take_over: Annotated[
         bool,
         typer.Option(
-            "--take-over", help="Take the store over from a server that uses it; that server stops."
+            "--take-over", help="Take over the store from a server that is using it; that server stops."
         ),
     ] = False,
     config: ConfigFile = None,
@@ -60,7 +60,7 @@ def restore(
     Streams come back with their offsets, producers, attributes, snapshots, closure
     and lifetimes. Anything written after that flush is lost. The node continues
     with this store, in a new generation. A store that a server still uses is
-    refused: stop that server first, or take the store over from it (--take-over).
+    refused: stop that server first, or take over its store (--take-over).
 
     If the command is interrupted, run it again.
 
