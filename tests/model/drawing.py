@@ -29,6 +29,7 @@ from ursula.model.commands import (
     Producer,
     PublishSnapshot,
     Renew,
+    RequestFlush,
     SetAttributes,
     StoreCommand,
     Trim,
@@ -419,7 +420,7 @@ def store_commands(draw: DrawFn, oracle: Oracle) -> StoreCommand:
     if not any(cut > oracle.flushed for cut in oracle.cuts) or draw(sometimes):
         if not draw(rarely):
             return FlushBegin(1)
-        return draw(merges(oracle) | collections(oracle))
+        return draw(merges(oracle) | collections(oracle) | st.builds(RequestFlush, st.booleans()))
     return draw(flushes(oracle))
 
 

@@ -29,6 +29,7 @@ from ursula.model.commands import (
     Producer,
     PublishSnapshot,
     Renew,
+    RequestFlush,
     SetAttributes,
     StoredSegment,
     StoredState,
@@ -273,6 +274,8 @@ class Oracle:
                 return self._merge(command)
             case Collect():
                 return self._collect(command)
+            case RequestFlush():
+                return Done(self.position)
 
     def visible(self, bucket: str, name: str) -> OracleStream | Refused:
         """The stream that a client sees at a name, or why it sees none."""

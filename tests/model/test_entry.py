@@ -5,7 +5,15 @@ from typing import get_args
 import msgspec
 import pytest
 
-from ursula.model.codec.entry import ENTRY_VERSION, DecodedEntry, EntryUnreadable, decode, encode
+from ursula.model.codec.entry import (
+    ENTRY_VERSION,
+    Batch,
+    DecodedEntry,
+    EntryUnreadable,
+    decode,
+    encode,
+    encode_batches,
+)
 from ursula.model.commands import (
     AnyCommand,
     Append,
@@ -25,9 +33,11 @@ from ursula.model.commands import (
     IngestRow,
     IngestRows,
     Merge,
+    PlainAppend,
     Producer,
     PublishSnapshot,
     Renew,
+    RequestFlush,
     SetAttributes,
     StoredSegment,
     StoredState,
@@ -250,7 +260,30 @@ FIFTH_FORM: list[tuple[AnyCommand, str]] = [
 ]
 """What version 5 writes: the checksums of a large body are new."""
 
-COMMANDS = [command for command, _ in FIRST_FORM + SECOND_FORM + THIRD_FORM + FOURTH_FORM + FIFTH_FORM]
+SIXTH_FORM: list[tuple[AnyCommand, str]] = [
+    *((command, "920691930506" + written[8:]) for command, written in FIFTH_FORM),
+    (
+        PlainAppend("b", "s", (b"x",), "text/plain"),
+        "920691930506919d12a162a17391c40178aa746578742f706c61696ec2c0c0c0c090c0c0",
+    ),
+    (
+        RequestFlush(),
+        "9206919305069192" + "13c2",
+    ),
+    (
+        RequestFlush(base=True),
+        "9206919305069192" + "13c3",
+    ),
+]
+"""What version 6 writes: an entry has batches, and plain appends and requests for a flush are new."""
+
+ALL_FORMS = FIRST_FORM + SECOND_FORM + THIRD_FORM + FOURTH_FORM + FIFTH_FORM + SIXTH_FORM
+COMMANDS = [command for command, _ in ALL_FORMS]
+
+
+def one(command: AnyCommand) -> DecodedEntry:
+    """An entry with one batch of one command."""
+    return DecodedEntry([Batch(5, 6, [command])])
 
 
 def raw(*items: object) -> bytes:
@@ -259,59 +292,82 @@ def raw(*items: object) -> bytes:
 
 def test_what_was_written_is_what_is_read() -> None:
     batch = decode(encode(2**63 - 1, 1_700_000_000_000_000, COMMANDS))
-    assert batch.proposer == 2**63 - 1
+    assert batch.batches == [Batch(2**63 - 1, 1_700_000_000_000_000, COMMANDS)]
     assert batch.at == 1_700_000_000_000_000
     assert batch.commands == COMMANDS
 
 
-@pytest.mark.parametrize(("command", "written"), FIFTH_FORM)
+def test_an_entry_may_have_several_batches() -> None:
+    batches = [Batch(1, 20, COMMANDS[:2]), Batch(2, 30, COMMANDS[2:5]), Batch(1, 10, [])]
+    entry = decode(encode_batches(batches))
+    assert entry == DecodedEntry(batches)
+    assert (entry.at, entry.commands) == (30, COMMANDS[:5])
+
+
+@pytest.mark.parametrize(("command", "written"), SIXTH_FORM)
 def test_the_bytes_of_an_entry_stay_what_they_are(command: AnyCommand, written: str) -> None:
     """These bytes are in logs on disks: if this fails, a new version is needed."""
     assert encode(5, 6, [command]).hex() == written
-    assert decode(bytes.fromhex(written)) == DecodedEntry(5, 6, [command])
+    assert decode(bytes.fromhex(written)) == one(command)
 
 
 @pytest.mark.parametrize(("command", "written"), FIRST_FORM)
 def test_what_version_1_wrote_is_still_read(command: AnyCommand, written: str) -> None:
-    assert decode(bytes.fromhex(written)) == DecodedEntry(5, 6, [command])
+    assert decode(bytes.fromhex(written)) == one(command)
 
 
 @pytest.mark.parametrize(("command", "written"), SECOND_FORM)
 def test_what_version_2_wrote_is_still_read(command: AnyCommand, written: str) -> None:
-    assert decode(bytes.fromhex(written)) == DecodedEntry(5, 6, [command])
+    assert decode(bytes.fromhex(written)) == one(command)
 
 
 @pytest.mark.parametrize(("command", "written"), THIRD_FORM)
 def test_what_version_3_wrote_is_still_read(command: AnyCommand, written: str) -> None:
-    assert decode(bytes.fromhex(written)) == DecodedEntry(5, 6, [command])
+    assert decode(bytes.fromhex(written)) == one(command)
 
 
 @pytest.mark.parametrize(("command", "written"), FOURTH_FORM)
 def test_what_version_4_wrote_is_still_read(command: AnyCommand, written: str) -> None:
-    assert decode(bytes.fromhex(written)) == DecodedEntry(5, 6, [command])
+    assert decode(bytes.fromhex(written)) == one(command)
+
+
+@pytest.mark.parametrize(("command", "written"), FIFTH_FORM)
+def test_what_version_5_wrote_is_still_read(command: AnyCommand, written: str) -> None:
+    assert decode(bytes.fromhex(written)) == one(command)
 
 
 def test_every_command_has_bytes_here() -> None:
-    assert {type(command) for command, _ in FIFTH_FORM} == set(get_args(AnyCommand))
+    assert {type(command) for command, _ in SIXTH_FORM} == set(get_args(AnyCommand))
 
 
 def test_a_command_may_gain_fields_at_its_end() -> None:
-    old = raw(ENTRY_VERSION, 5, 6, [[3, "b", "s", [b"x"], "text/plain"]])
+    old = raw(ENTRY_VERSION, [[5, 6, [[3, "b", "s", [b"x"], "text/plain"]]]])
     assert decode(old).commands == [Append("b", "s", (b"x",), "text/plain")]
 
 
 @pytest.mark.parametrize(
     ("payload", "theirs"),
     [
-        (raw(ENTRY_VERSION, 5, 6, [[99, "b"]]), "version 5"),
-        (raw(ENTRY_VERSION, 5, 6, [[1, "b", "a field from the future"]]), "version 5"),
-        (raw(ENTRY_VERSION, 5, 6, [[3, "b", "s", [b"x"], None, False, ["p", 0, 0, "more"]]]), "version 5"),
-        (raw(ENTRY_VERSION, 5, 6, [[1]]), "version 5"),
-        (raw(ENTRY_VERSION, 5, 6, [[1, 7]]), "version 5"),
+        (raw(ENTRY_VERSION, [[5, 6, [[99, "b"]]]]), "version 6"),
+        (raw(5, 5, 6, [[99, "b"]]), "version 5"),
+        (raw(ENTRY_VERSION, [[5, 6, [[1, "b", "a field from the future"]]]]), "version 6"),
+        (raw(5, 5, 6, [[1, "b", "a field from the future"]]), "version 5"),
+        (
+            raw(ENTRY_VERSION, [[5, 6, [[3, "b", "s", [b"x"], None, False, ["p", 0, 0, "more"]]]]]),
+            "version 6",
+        ),
+        (raw(5, 5, 6, [[3, "b", "s", [b"x"], None, False, ["p", 0, 0, "more"]]]), "version 5"),
+        (raw(ENTRY_VERSION, [[5, 6, [[1]]]]), "version 6"),
+        (raw(5, 5, 6, [[1]]), "version 5"),
+        (raw(ENTRY_VERSION, [[5, 6, [[1, 7]]]]), "version 6"),
+        (raw(5, 5, 6, [[1, 7]]), "version 5"),
         (b"\x94\x01\x05\x06\x91\x92\x01\xa1\xff", "version 1"),
-        (raw(ENTRY_VERSION + 1, 5, 6, []), "version 6"),
-        (raw(ENTRY_VERSION + 1, 5, 6, [], "more"), "version 6"),
-        (raw(ENTRY_VERSION + 1, {"at": 6}), "version 6"),
+        (raw(ENTRY_VERSION, []), "version 6"),
+        (raw(ENTRY_VERSION, 5, 6, []), "version 6"),
+        (raw(5, [[5, 6, []]]), "version 5"),
+        (raw(ENTRY_VERSION + 1, [[5, 6, []]]), "version 7"),
+        (raw(ENTRY_VERSION + 1, [[5, 6, []]], "more"), "version 7"),
+        (raw(ENTRY_VERSION + 1, {"at": 6}), "version 7"),
         (raw(0, 5, 6, []), "version 0"),
         (raw("two", 5, 6, []), "no readable version"),
         (raw(), "no readable version"),

@@ -7,7 +7,22 @@ from msgspec.structs import replace
 from tests.model.driving import SECOND, Driver, publication
 from tests.model.storing import cut, flush, flushed, segment
 
-from ursula.model.commands import Append, Body, Collect, Create, Delete, Merge, StoredSegment, Undelete
+from ursula.model.codec.entry import Batch
+from ursula.model.commands import (
+    Append,
+    Body,
+    Collect,
+    Create,
+    Delete,
+    IngestBegin,
+    IngestRow,
+    IngestRows,
+    Merge,
+    PlainAppend,
+    RequestFlush,
+    StoredSegment,
+    Undelete,
+)
 from ursula.model.dump import dump
 from ursula.model.outcomes import Done, Ignored, Refused, SnapshotPublished, Undeleted
 from ursula.model.store_view.dirty_rows import RowKind
@@ -47,6 +62,42 @@ def test_one_segment_takes_the_place_of_its_inputs(driver: Driver) -> None:
     assert driver.do(Merge(inputs[:2], output, driver.now)) == Done(driver.state.position)
     assert keys(driver) == ("segments/merged", inputs[2])
     assert {key for key in driver.state.stored.replaced if key.startswith("segments/")} == set(inputs[:2])
+
+
+def test_a_merge_wants_a_flush_until_its_own_position_is_flushed(driver: Driver) -> None:
+    stored = driver.state.stored
+    driver.do(Merge(keys(driver)[:2], merged(driver, 0, 1), driver.now))
+    assert stored.merged_at == driver.state.position > stored.flushed
+    flush(driver.state)
+    assert stored.merged_at <= stored.flushed
+
+
+def test_a_request_for_a_base_is_open_until_there_is_one(driver: Driver) -> None:
+    stored = driver.state.stored
+    driver.do(RequestFlush(base=True))
+    assert stored.flush_requested_at == stored.base_requested_at == driver.state.position
+    flush(driver.state)
+    assert stored.flush_requested_at <= stored.flushed
+    assert stored.base_requested_at, "that flush wrote only what had changed"
+    cut(driver.state)
+    driver.do(flushed(driver.state, is_base=True))
+    assert not stored.base_requested_at
+
+
+def test_the_rows_of_several_batches_have_an_index_each() -> None:
+    driver = Driver()
+    driver.create("s")
+    driver.do(IngestBegin("b", "job", 1, ("staging/b/x",), True, None, False, driver.now))
+    rows = tuple(IngestRow("s", (b"x",), "text/plain") for _ in range(3))
+    driver.state.begin(driver.state.position + 1, driver.now)
+    driver.state.apply_batches(
+        [
+            Batch(1, driver.now, [PlainAppend("b", "s", (b"a",), "text/plain")]),
+            Batch(2, driver.now, [IngestRows("b", "job", 1, 0, 0, rows, True)]),
+            Batch(3, driver.now, [PlainAppend("b", "s", (b"b",), "text/plain")]),
+        ]
+    )
+    assert list(driver.state.buckets["b"].journal.indexes)[-5:] == [0, 1, 2, 3, 4]
 
 
 def test_streams_find_their_bytes_in_the_new_segment(driver: Driver) -> None:

@@ -37,6 +37,7 @@ from ursula.model.commands import (
     PlainAppend,
     Producer,
     Renew,
+    RequestFlush,
     SetAttributes,
     Trim,
     Undelete,
@@ -312,6 +313,7 @@ def of_other(driver: Driver, kind: type) -> AnyCommand | None:
         flushed(driver.state),
         Merge((first.key, second.key), segment(first.first, second.last), driver.now),
         Collect(driver.now + SECOND, driver.state.position),
+        RequestFlush(base=True),
     ]
     return next((command for command in commands if type(command) is kind), None)
 

@@ -150,8 +150,11 @@ class Append(Command, tag=3, frozen=True):
     body: Body | None = None
 
 
-class PlainAppend(Append, tag=3, frozen=True):
-    """An append of one message that is not JSON, without any condition. In the log it is an `Append`."""
+class PlainAppend(Append, tag=18, frozen=True):
+    """An append of one message that is not JSON, without any condition: it takes the fast path.
+
+    It has a tag of its own since version 6, so that replay and replicas take the fast path too.
+    """
 
 
 class Delete(Command, tag=4, frozen=True):
@@ -295,8 +298,25 @@ class IngestRows(Command, tag=17, frozen=True):
     is_end: bool
 
 
-StreamCommand = Create | Append | Delete | Expire | Renew | SetAttributes | PublishSnapshot | Trim | Undelete
+class RequestFlush(Command, tag=19, frozen=True):
+    """Ask the keeper for a flush of everything up to this command; a base has all rows of the state."""
+
+    base: bool = False
+
+
+StreamCommand = (
+    Create
+    | Append
+    | PlainAppend
+    | Delete
+    | Expire
+    | Renew
+    | SetAttributes
+    | PublishSnapshot
+    | Trim
+    | Undelete
+)
 IngestCommand = IngestBegin | IngestRows
 BucketCommand = StreamCommand | CreateBucket | DeleteBucket | IngestCommand
-StoreCommand = FlushBegin | Flushed | Merge | Collect
+StoreCommand = FlushBegin | Flushed | Merge | Collect | RequestFlush
 AnyCommand = BucketCommand | StoreCommand

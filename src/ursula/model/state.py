@@ -18,7 +18,13 @@ from .change.bulk_write import change_ingest_begin, change_ingest_rows
 from .change.create import change_create
 from .change.fast_append import append_fast
 from .change.snapshot import change_publish, change_trim
-from .change.store import change_collect, change_flush_begin, change_flushed, change_merge
+from .change.store import (
+    change_collect,
+    change_flush_begin,
+    change_flushed,
+    change_merge,
+    change_request_flush,
+)
 from .change.stream import (
     change_delete,
     change_expire,
@@ -26,6 +32,7 @@ from .change.stream import (
     change_set_attributes,
     change_undelete,
 )
+from .codec.entry import Batch
 from .commands import (
     AnyCommand,
     Append,
@@ -43,6 +50,7 @@ from .commands import (
     PlainAppend,
     PublishSnapshot,
     Renew,
+    RequestFlush,
     SetAttributes,
     StoredSegment,
     Trim,
@@ -54,7 +62,13 @@ from .decide.bulk_write import decide_ingest_begin, decide_ingest_rows
 from .decide.create import decide_create
 from .decide.refusals import bucket_not_found, incarnation_mismatch, stream_not_found
 from .decide.snapshot import decide_publish, decide_trim
-from .decide.store import decide_collect, decide_flush_begin, decide_flushed, decide_merge
+from .decide.store import (
+    decide_collect,
+    decide_flush_begin,
+    decide_flushed,
+    decide_merge,
+    decide_request_flush,
+)
 from .decide.stream import (
     decide_delete,
     decide_expire,
@@ -94,6 +108,7 @@ DECIDE: dict[type, Callable[..., Any]] = {
     Flushed: decide_flushed,
     Merge: decide_merge,
     Collect: decide_collect,
+    RequestFlush: decide_request_flush,
 }
 """By command: (state, command) -> the outcome if nothing changes, otherwise the plan of the change."""
 
@@ -116,6 +131,7 @@ CHANGE: dict[type, Callable[..., AnyOutcome]] = {
     Flushed: change_flushed,
     Merge: change_merge,
     Collect: change_collect,
+    RequestFlush: change_request_flush,
 }
 """By command: (state, command, plan, index in the log entry) -> the outcome."""
 
@@ -169,6 +185,21 @@ class State:
             append_fast(self, command, index) if type(command) is PlainAppend else apply(command, index)
             for index, command in enumerate(commands)
         ]
+
+    def apply_batches(self, batches: list[Batch]) -> list[AnyOutcome]:
+        """Apply all batches of the entry begun last.
+
+        The indexes of their commands continue from one to the next. The rows of a bulk write have an index
+        each.
+        """
+        if len(batches) == 1:
+            return self.apply_all(batches[0].commands)
+        outcomes, index = [], 0
+        commands = (command for batch in batches for command in batch.commands)
+        for command in commands:
+            outcomes.append(self.apply(command, index))
+            index += len(command.rows) if isinstance(command, IngestRows) else 1
+        return outcomes
 
     def look(self, command: AnyCommand, json_problem: str | None = None) -> AnyOutcome | None:
         """The outcome of a command that would change nothing; None if it would change something.

@@ -1,8 +1,8 @@
 """The fast path of an append in the model: one message that is not JSON, to a stream in the usual state.
 
 It does what `decide_append` and `change_append` do for such a command and makes no decision of its own: if
-the stream is missing, deleted, closed, of another type, or has a TTL to renew, `State.apply` takes over. In
-the log the command is an ordinary append, so replay takes the slow path to the same state.
+the stream is missing, deleted, closed, of another type, or has a TTL to renew, `State.apply` takes over.
+Entries of early versions have an ordinary append instead, which takes the slow path to the same state.
 
 `tests/model/driving.py` proposes every plain append of the model tests in this form, so the oracle and the
 flush model check that both paths are equivalent; `tests/model/test_append.py` compares them case by case.

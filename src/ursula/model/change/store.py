@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..commands import Collect, FlushBegin, Flushed, Merge, StoredSegment
+from ..commands import Collect, FlushBegin, Flushed, Merge, RequestFlush, StoredSegment
 from ..deleted import DeletedStream
 from ..outcomes import CutMade, Done
 from ..store_view.dirty_rows import RowKind
@@ -29,6 +29,8 @@ def change_flushed(state: "State", command: Flushed, plan: None, index: int) -> 
         for replaced in stored.chain:
             replace_object(state, replaced.key)
         stored.chain = (command.state,)
+        if stored.base_requested_at <= command.cut:
+            stored.base_requested_at = 0
     else:
         stored.chain += (command.state,)
     for position, blob in stored.bodies:
@@ -49,6 +51,7 @@ def change_merge(state: "State", command: Merge, plan: None, index: int) -> Done
         replace_object(state, key)
     if command.output is not None:
         _add_segment(state, command.output)
+    state.stored.merged_at = state.position
     return Done(state.position)
 
 
@@ -66,6 +69,14 @@ def change_collect(state: "State", command: Collect, plan: None, index: int) -> 
         if replaced[key].position <= command.manifest:
             state.dirty_rows.note((RowKind.REPLACED, key, ""))
             del replaced[key]
+    return Done(state.position)
+
+
+def change_request_flush(state: "State", command: RequestFlush, plan: None, index: int) -> Done:
+    """Record that a flush was asked for; the `Flushed` of a later cut is the answer."""
+    state.stored.flush_requested_at = state.position
+    if command.base:
+        state.stored.base_requested_at = state.position
     return Done(state.position)
 
 

@@ -1,33 +1,59 @@
-"""The log entry: one batch of commands as bytes.
+"""The log entry: one or more batches of commands as bytes.
 
 Every new command or field raises the version, so that an older server that reads one can say which
 version it needs. Entries of all lower versions stay readable.
 
-Layout: a msgpack array of four: format version, proposer, time in microseconds since 1970, and the
-array of commands, each an array that begins with its tag. The proposer is a random number that
-each process draws, so that no two processes ever write the same entry.
+Layout: a msgpack array of two: format version, and the array of batches. A batch is an array of
+three: proposer, time in microseconds since 1970, and the array of commands, each an array that
+begins with its tag. The proposer is a random number that each process draws, so that no two
+processes ever write the same batch. Up to version 5 an entry was one batch, and an array of four:
+version, proposer, time, commands.
+
+All batches of an entry have its position, and the indexes of their commands continue from one to
+the next. An entry has one time: the latest of its batches.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 
 from ..commands import AnyCommand
 
-ENTRY_VERSION = 5
+ENTRY_VERSION = 6
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(tuple[int, int, int, list[AnyCommand]])
+_decoder = msgspec.msgpack.Decoder(tuple[int, list[tuple[int, int, list[AnyCommand]]]])
+_early_decoder = msgspec.msgpack.Decoder(tuple[int, int, int, list[AnyCommand]])
 _items = msgspec.msgpack.Decoder(list[msgspec.Raw])  # an entry of any version is at least an array
+_EARLY = b"\x94"  # the header of an array of four
 
 
-class DecodedEntry(NamedTuple):
-    """A decoded log entry."""
+class Batch(NamedTuple):
+    """Commands that one proposer has put into the log together."""
 
     proposer: int
     at: int
     commands: list[AnyCommand]
+
+
+class DecodedEntry(NamedTuple):
+    """A decoded log entry: at least one batch."""
+
+    batches: list[Batch]
+
+    @property
+    def at(self) -> int:
+        """The time of the entry."""
+        return max(batch.at for batch in self.batches)
+
+    @property
+    def commands(self) -> list[AnyCommand]:
+        """The commands of all batches."""
+        if len(self.batches) == 1:
+            return self.batches[0].commands
+        return list(chain.from_iterable(batch.commands for batch in self.batches))
 
 
 class EntryUnreadable(Exception):
@@ -35,19 +61,29 @@ class EntryUnreadable(Exception):
 
 
 def encode(proposer: int, at: int, commands: Sequence[AnyCommand]) -> bytes:
-    """The bytes of a batch."""
-    return _encoder.encode((ENTRY_VERSION, proposer, at, commands))
+    """The bytes of an entry with one batch."""
+    return _encoder.encode((ENTRY_VERSION, ((proposer, at, commands),)))
+
+
+def encode_batches(batches: Sequence[Batch]) -> bytes:
+    """The bytes of an entry with these batches."""
+    return _encoder.encode((ENTRY_VERSION, batches))
 
 
 def decode(payload: bytes) -> DecodedEntry:
-    """Decode a batch; raises EntryUnreadable, which names both versions, if that is impossible."""
+    """Decode an entry; raises EntryUnreadable, which names both versions, if that is impossible."""
     try:
-        version, proposer, at, commands = _decoder.decode(payload)
+        if payload.startswith(_EARLY):
+            version, *batch = _early_decoder.decode(payload)
+            batches, versions = [Batch(*batch)], range(1, 6)  # type: ignore[arg-type]
+        else:
+            version, found = _decoder.decode(payload)
+            batches, versions = [Batch(*batch) for batch in found], range(6, ENTRY_VERSION + 1)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise EntryUnreadable(_explain(payload, str(error))) from None
-    if not 1 <= version <= ENTRY_VERSION:
+    if version not in versions or not batches:
         raise EntryUnreadable(_explain(payload, "another format"))
-    return DecodedEntry(proposer, at, commands)
+    return DecodedEntry(batches)
 
 
 def _explain(payload: bytes, problem: str) -> str:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..commands import Collect, FlushBegin, Flushed, Merge
+from ..commands import Collect, FlushBegin, Flushed, Merge, RequestFlush
 from ..outcomes import Ignored
 
 if TYPE_CHECKING:
@@ -29,3 +29,7 @@ def decide_merge(state: "State", command: Merge) -> Ignored | None:
 
 def decide_collect(state: "State", command: Collect) -> None:
     """Garbage can always be collected."""
+
+
+def decide_request_flush(state: "State", command: RequestFlush) -> None:
+    """A flush can always be asked for."""

@@ -60,6 +60,10 @@ class StoreState:
         self.replaced = ReplacedObjects()
         self.bodies: list[tuple[int, str]] = []  # blobs with messages that no segment has yet, by position
         self.horizon = 0  # objects made before this time may have been collected
+        # The following are not stored: the log after a manifest leads to them again.
+        self.merged_at = 0  # the position of the last merge: until it is flushed, manifests name its inputs
+        self.flush_requested_at = 0  # the position of the last request for a flush
+        self.base_requested_at = 0  # the position of the last request for a base; 0 once there is one
 
 
 class GroupRow(Struct, array_like=True, forbid_unknown_fields=True):
