@@ -86,6 +86,9 @@ class RemoteLog:
             raise self.tail_failures.pop(0)
         return await self.memory.tail()
 
+    async def protect(self, after: int) -> int:
+        return await self.memory.protect(after)
+
     async def trim(self, upto: int) -> None:
         await self.memory.trim(upto)
 

@@ -256,7 +256,7 @@ async def test_an_idle_group_is_flushed_twice_at_most_for_what_was_replaced(tmp_
     async with tidied(tmp_path) as group:
         await group.create("a", b"1")
         await group.flush()
-        group.flusher.request(base=True)
+        await group.flusher.request_base()
         await group.flush()
         replaced = set(group.group.state.stored.replaced)
         assert len(replaced) == 1

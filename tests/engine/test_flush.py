@@ -201,7 +201,7 @@ async def test_a_flush_of_very_many_changed_streams_does_not_hold_the_loop(tmp_p
         for _ in range(3):
             await together(node, (Append("b", name, (b"y",), "text/plain") for name in names))
             found.append(("changes", *await measured_flush(node)))
-            node.flushers[0].request(base=True)
+            await node.flushers[0].request_base()
             found.append(("base", *await measured_flush(node)))
             part = max(part, seconds_of_a_part(node, names))
             if all(is_short(found, kind, part) for kind in ("base", "changes")):

@@ -225,7 +225,7 @@ async def test_all_groups_are_restored(tmp_path: Path) -> None:
         await begin(node)
         await write(node, 1)
         for flusher in node.flushers:
-            flusher.request(base=True)
+            await flusher.request_base()
             await flusher.flush()
         expected = await picture(node)
     found = await restored(FsStore(old / "cold"), new)

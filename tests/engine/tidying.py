@@ -18,6 +18,7 @@ from ursula.cold.state import manifest as manifests
 from ursula.engine.clock import system_clock
 from ursula.engine.flush.flusher import Flusher, FlushSettings
 from ursula.engine.group.group import Group
+from ursula.engine.keeper import KeeperRole
 from ursula.engine.offline.verify import blobs_of
 from ursula.engine.reads.cold_feed import FeedReads
 from ursula.engine.reads.cold_stream import ColdReads
@@ -173,8 +174,10 @@ async def tidied(folder: Path, keep_trimmed: bool = False) -> AsyncIterator[Tidi
     feed = FeedReads(state, cold, segments, spools=spools, threads=threads, folder=folder / "spools")
     group = Group(0, log, system_clock, start, state, cold=cold, feed=feed)
     unfinished = Unfinished(store, folder / "tmp")
-    flusher = Flusher(group, store, unfinished, cold.fetch, FlushSettings("c", 1, 1 << 30, DAY), loaded)
-    merger = Merger(group, store, unfinished, segments, MergeSettings(keep_trimmed), flusher.request)
+    role = KeeperRole()
+    settings = FlushSettings("c", 1, 1 << 30, DAY)
+    flusher = Flusher(group, store, unfinished, cold.fetch, settings, role, loaded)
+    merger = Merger(group, store, unfinished, segments, MergeSettings(keep_trimmed), role)
     task = asyncio.create_task(group.run())
     try:
         while not group.recovered and not task.done():

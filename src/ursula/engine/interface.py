@@ -125,6 +125,9 @@ class NodeApi(Protocol):
     def group_of(self, bucket: str) -> GroupApi:
         """The group that owns a bucket."""
 
+    async def current(self) -> None:
+        """Wait until every group has applied everything acknowledged before now; see `GroupApi.current`."""
+
     def list_buckets(self, after: str, count: int) -> list[BucketDescription]:
         """The next buckets by name."""
 
@@ -151,10 +154,10 @@ class NodeApi(Protocol):
 
     # Requests of operators
 
-    async def flush(self) -> list[int]:
+    async def flush(self) -> list[int] | Failure:
         """Flush everything that was written until now; returns the position of each group."""
 
-    def request_base(self) -> None:
+    async def request_base(self) -> Failure | None:
         """Request a flush soon that writes the whole state."""
 
     async def purge_log(self) -> list[int]:

@@ -32,7 +32,7 @@ from ..cold.state.generation_history import Lineage
 from ..cold.state.placement import group_of
 from ..config import ColdSettings, LogKind
 from ..log.file import FileLog
-from ..log.interface import Log
+from ..log.interface import EntriesTrimmed, Log
 from ..log.memory import MemoryLog
 from ..model.commands import IngestBegin
 from ..model.outcomes import AnyOutcome, BucketDescription
@@ -40,17 +40,19 @@ from ..model.state import State
 from .background import BackgroundTasks
 from .bulk_write import Check, Ingesters
 from .clock import Clock, system_clock
-from .failures import Failure
+from .failures import Failure, NotCurrent
 from .flush.flusher import Flusher, FlushSettings
 from .group.evictor import Evictor
 from .group.group import Group
+from .keeper import KeeperRole
 from .reads.blobs import BlobReads
 from .reads.cold_feed import FeedReads
 from .reads.cold_stream import ColdReads
 from .start.data_folder import FORMAT, DataFolder, Identity
+from .start.first_state import load_protected
 from .start.heartbeat import Heart, RunningServer
-from .start.load_state import StoreRefused, load_newest
-from .start.store_identity import check_fit, enter_store
+from .start.load_state import StoreRefused
+from .start.store_identity import enter_store
 from .status.cold_status import CacheStatus, ColdStatus, UpkeepStatus, cache_status
 from .status.group_status import GroupStatus
 from .status.hot_bytes import HotBytesReport, HotTotals, hot_totals, merge_reports, report_hot_bytes
@@ -62,6 +64,7 @@ YOUNG_COLLECTION_SECONDS = 0.1
 COLLECTIONS_PER_TICK = 10
 RECOVERY_CHECK_SECONDS = 0.01
 STORE_RETRY_SECONDS = 1.0
+PROTECT_SECONDS = 1.0
 DECODING_THREADS = max(1, min(4, len(os.sched_getaffinity(0)) // 2))
 """The other cores are for the event loop and for clients: threads that share a core gain nothing."""
 
@@ -86,12 +89,15 @@ class Node:
         spool_bytes: int = 8 << 30,
         server: RunningServer | None = None,
         check_row: Check | None = None,
+        identity: Identity | None = None,
+        role: KeeperRole | None = None,
     ) -> None:
         """`log` says where the log is kept. A node with a durable log needs a data folder; any other must not
         have one, since the store in it would outlive the log.
 
         `server` identifies this node in its heartbeat in the store; without it there is no heartbeat.
-        `check_row` says which rows of a bulk write no stream could accept.
+        `check_row` says which rows of a bulk write no stream could accept. `identity` is that of a node
+        without a folder. A node without a `role` is always the keeper.
         """
         if log.is_durable != (folder is not None):
             needs = "needs a data folder" if log.is_durable else "must not have a data folder"
@@ -101,7 +107,9 @@ class Node:
         self.cold = cold or ColdSettings()
         self._log_segment_bytes = log_segment_bytes
         self._clock = clock
-        self._identity = folder.identity if folder else Identity(FORMAT, secrets.token_hex(8), 1, 1)
+        self._role = role or KeeperRole()
+        own_identity = identity or Identity(FORMAT, secrets.token_hex(8), 1, 1)
+        self._identity = folder.identity if folder else own_identity
         self.cluster = self._identity.cluster
         self.generation = self._identity.generation
         self.feed_incarnation = f"{self.cluster}-{self.generation}"
@@ -134,11 +142,15 @@ class Node:
         self.store_problem: str | None = None
         self._tasks = BackgroundTasks()
         self._workers: list[asyncio.Task[None]] = []
+        self._serving: list[asyncio.Task[None]] = []
+        self._heart_task: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[Any] | None = None
         self.recovered = False  # whether every group has replayed its log
         self._began_at = time.monotonic()
         self._recovered_at: float | None = None
         self._hot_bytes_task: asyncio.Task[HotBytesReport] | None = None
+        self.on_restart: Callable[[], None] = lambda: None
+        """Called when the node drops its state and starts again: live reads must end."""
 
     async def run(self) -> None:
         """Open the logs, replay them and serve until `stop`. Raises the error that makes that impossible."""
@@ -147,12 +159,42 @@ class Node:
         await _tidy(self.store.forget_unfinished())
         self.lineage = await self._with_retries(self._enter_store)
         if self._heart is not None:
-            self._workers.append(asyncio.create_task(self._heart.run()))
+            self._heart_task = asyncio.create_task(self._heart.run())
+        while True:
+            self._starting = asyncio.current_task()
+            try:
+                await self._run_groups()
+                return
+            except EntriesTrimmed as error:
+                problem = str(error)  # the exception itself refers to the state, which must be freed
+            logger.warning("this node fell behind, and starts again from the newest manifest: %s", problem)
+            await self._drop_groups("the node fell behind the log, and starts again")
+
+    async def _run_groups(self) -> None:
+        """Open the groups and serve until `stop`. EntriesTrimmed means that they must be opened anew."""
         for number in range(self.group_count):
             await self._open_group(number)
         self._starting = None
-        self._workers += [asyncio.create_task(work) for work in self._work()]
-        await asyncio.gather(*(group.run() for group in self.groups), *self._workers)
+        self._workers = [asyncio.create_task(work) for work in self._work()]
+        self._serving = [asyncio.create_task(group.run()) for group in self.groups]
+        others = () if self._heart_task is None else (self._heart_task,)
+        await asyncio.gather(*self._serving, *self._workers, *others)
+
+    async def _drop_groups(self, reason: str) -> None:
+        """Drop everything that was loaded. Requests under way are answered, and live reads end."""
+        self.recovered = False
+        self.on_restart()
+        for group in self.groups:
+            group.abandon(reason)
+        for task in (*self._serving, *self._workers):
+            task.cancel()
+        await asyncio.gather(*self._serving, *self._workers, return_exceptions=True)
+        for group in self.groups:
+            await group.log.close()
+        for objects in (self.groups, self.flushers, self.mergers, self._serving, self._workers):
+            objects.clear()
+        gc.unfreeze()  # the state was frozen when it was loaded; now it must be freed
+        gc.collect()
 
     def _work(self) -> Iterator[Coroutine[Any, Any, None]]:
         """The background work, until the node stops."""
@@ -186,9 +228,8 @@ class Node:
     async def _open_group(self, number: int) -> None:
         """Open a group from the newest manifest and the log after it."""
         log = await self._open_log(number)
-        loaded = await self._with_retries(lambda: load_newest(self.store, number, log.first))
+        loaded = await self._with_retries(lambda: load_protected(self.store, number, log))
         start = log.first if loaded is None else loaded.manifest.position
-        check_fit(log.measures.first, log.measures.tail, loaded)
         state = State(number) if loaded is None else loaded.state
         cold = ColdReads(state, self.store, self.segments, self.cache)
         feed = FeedReads(
@@ -209,13 +250,14 @@ class Node:
             cold=cold,
             feed=feed,
             evictor=Evictor(state, self.cache, self.cold.flush_interval),
+            role=self._role,
         )
         settings = FlushSettings(
             self.cluster, self.generation, self.cold.flush_size, self.cold.flush_interval
         )
         past_cache = Cache(0)
         fetch = BlobReads(self.store, past_cache).fetch
-        flusher = Flusher(group, self.store, self.unfinished, fetch, settings, loaded)
+        flusher = Flusher(group, self.store, self.unfinished, fetch, settings, self._role, loaded)
         if loaded is not None:
             await group.expiry.track_deadlines(loaded.deadlines)
         self.groups.append(group)
@@ -229,7 +271,7 @@ class Node:
                 self.unfinished,
                 segments=inputs,
                 settings=merging,
-                request_flush=flusher.request,
+                role=self._role,
                 clock=self._clock,
             )
         )
@@ -239,9 +281,10 @@ class Node:
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
             await asyncio.wait((self._starting,))
-        for worker in self._workers:
+        workers = [*self._workers, *(() if self._heart_task is None else (self._heart_task,))]
+        for worker in workers:
             worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
+        await asyncio.gather(*workers, return_exceptions=True)
         self._ingesters.stop()
         for group in self.groups:
             await group.stop()
@@ -278,18 +321,23 @@ class Node:
 
     async def replace_segments(self, group: int, old: Sequence[str], new: str) -> AnyOutcome | Failure:
         """Replace neighbouring segments with one that has their rows."""
-        return await replace_segments(self.store, self.groups[group], old, new, self.flushers[group].request)
+        return await replace_segments(self.store, self.groups[group], old, new)
 
     # Requests of operators
 
-    async def flush(self) -> list[int]:
+    async def flush(self) -> list[int] | Failure:
         """Flush everything that was written until now; returns the position of each group."""
-        return await asyncio.gather(*(flusher.flush_and_wait() for flusher in self.flushers))
+        found = await asyncio.gather(*(flusher.flush_and_wait() for flusher in self.flushers))
+        failures = [one for one in found if isinstance(one, Failure)]
+        return failures[0] if failures else [one for one in found if isinstance(one, int)]
 
-    def request_base(self) -> None:
+    async def request_base(self) -> Failure | None:
         """Request a flush soon that writes the whole state."""
         for flusher in self.flushers:
-            flusher.request(base=True)
+            outcome = await flusher.request_base()
+            if isinstance(outcome, Failure):
+                return outcome
+        return None
 
     async def purge_log(self) -> list[int]:
         """Trim the logs to the newest manifests; returns where each log now begins."""
@@ -313,9 +361,10 @@ class Node:
 
     def group_of(self, bucket: str) -> Group:
         """The group that owns a bucket."""
-        if self.group_count == 1:
-            return self.groups[0]
-        return self.groups[group_of(bucket, self.group_count)]
+        try:
+            return self.groups[0 if self.group_count == 1 else group_of(bucket, self.group_count)]
+        except IndexError:
+            raise NotCurrent("the node is starting") from None
 
     @property
     def progress(self) -> float:
@@ -372,6 +421,10 @@ class Node:
             collected_bytes=self.collector.collected_bytes,
         )
 
+    async def current(self) -> None:
+        """Wait until every group has applied everything acknowledged before now."""
+        await asyncio.gather(*(group.current() for group in self.groups if not group.is_current))
+
     def list_buckets(self, after: str, count: int) -> list[BucketDescription]:
         """The next buckets by name."""
         found = [group.state.reads.list_buckets(after, count) for group in self.groups]
@@ -416,8 +469,12 @@ class Node:
     async def _watch_recovery(self) -> None:
         """Serve once all logs are replayed; from then on, Python collects garbage only among new objects."""
         gc.disable()
+        protected_at = time.monotonic()
         while not all(group.recovered for group in self.groups):
             await asyncio.sleep(RECOVERY_CHECK_SECONDS)
+            if time.monotonic() - protected_at >= PROTECT_SECONDS:
+                protected_at = time.monotonic()
+                await self._protect_log()
         gc.collect()
         gc.freeze()
         self.recovered = True
@@ -430,6 +487,12 @@ class Node:
                 group.evictor.tick()
                 group.warn_if_clock_is_behind()
             await self._note_applied()
+            await self._protect_log()
+
+    async def _protect_log(self) -> None:
+        """Say how far this node has come, so that the log is not trimmed before it has read it."""
+        for group in self.groups:
+            await group.log.protect(group.applied)
 
     async def _note_applied(self) -> None:
         """Note how far the logs are applied, so that the next start notices if one has lost its end."""

@@ -129,6 +129,10 @@ class FileLog:
         """The position of the last synced entry."""
         return self._tail
 
+    async def protect(self, after: int) -> int:
+        """Do nothing: the only node that reads the log is the one that trims it."""
+        return self.first
+
     async def trim(self, upto: int) -> None:
         """Remove the segments whose entries are all at or below a position, except the last segment."""
         # Set before any file is removed, so that a reader that finds a file missing knows why.

@@ -69,6 +69,14 @@ class Log(Protocol):
         """A position at or after every acknowledged entry."""
         ...
 
+    async def protect(self, after: int) -> int:
+        """Say that this node still needs the entries after a position; returns `first`.
+
+        Trimming waits for every node that shares the log, unless the log would become too long. Called again
+        and again with later positions. A log of a single node has nothing to wait for.
+        """
+        ...
+
     async def trim(self, upto: int) -> None:
         """Remove entries at or below a position: not necessarily all of them, but never any others."""
         ...

@@ -61,6 +61,10 @@ class MemoryLog:
         """The position of the last entry."""
         return self._tail
 
+    async def protect(self, after: int) -> int:
+        """Do nothing: the only node that reads the log is the one that trims it."""
+        return self._first
+
     async def trim(self, upto: int) -> None:
         """Forget the entries at or below a position."""
         upto = min(upto, self._tail)

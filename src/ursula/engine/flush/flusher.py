@@ -2,8 +2,12 @@
 
 The order of the steps ensures that a crash between any two of them leaves only objects that nothing names:
 the cut, through the log; the segment and the state rows, as of the cut; `Flushed`, through the log; the
-manifest; the live list; and the log is trimmed to the previous manifest. Two flushers at once cannot harm
-each other.
+manifest; the live list; and the log is trimmed to the previous manifest.
+
+Only the keeper flushes (see `engine/keeper.py`). Every node may request a flush, through the log, so that the
+node that is the keeper by then knows. A new keeper reads from the store what only the last one knew. Two
+flushers at once cannot harm each other: of two flushes that begin at the same position the first `Flushed`
+counts, and the other flush is given up.
 """
 
 import asyncio
@@ -11,26 +15,28 @@ import logging
 import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import pyarrow as pa
 
 from ...cold.objects import keys
-from ...cold.objects.store import Store, StoreFailed, StoreUnavailable
+from ...cold.objects.store import ObjectDamaged, ObjectMissing, Store, StoreFailed, StoreUnavailable
 from ...cold.objects.temp_files import Unfinished
 from ...cold.state import manifest as manifests
 from ...cold.state.state_rows import BATCH_ROWS, EncodedState, batch_of, encode_state
 from ...histogram import Histogram
 from ...malloc import trim_malloc
 from ...model.checkpoint import checkpoint
-from ...model.commands import FlushBegin, Flushed, StoredSegment, StoredState
+from ...model.commands import FlushBegin, Flushed, RequestFlush, StoredSegment, StoredState
 from ...model.journal import Journal
 from ...model.limits import BODY_BYTES_HELD_MAX
-from ...model.outcomes import CutMade, Done
+from ...model.outcomes import AnyOutcome, CutMade, Done, Ignored
 from ...model.store_view.dirty_rows import GROUP_KEY, RowKind, RowSnapshot
-from ..failures import Superseded
+from ..failures import Failure, Superseded, Unavailable
 from ..group.group import Group
+from ..keeper import KeeperRole
 from ..pacing import TimeSlice
 from ..segment_info import live_segment, segment_facts, state_facts
 from ..start.load_state import LoadedState
@@ -64,6 +70,10 @@ class FlushFailed(Exception):
     """A flush could not be completed; the text says why."""
 
 
+class FlushOvertaken(Exception):
+    """Another node has flushed the same data first, so this flush was given up. Nothing is lost."""
+
+
 class _Cut(NamedTuple):
     """The data captured at the moment of a cut; the state rows are captured step by step after it."""
 
@@ -86,6 +96,7 @@ class Flusher:
         unfinished: Unfinished,
         fetch: Fetch,
         settings: FlushSettings,
+        role: KeeperRole,
         loaded: LoadedState | None = None,
     ) -> None:
         """`loaded` is the state that the group started from, if the store had one."""
@@ -94,12 +105,13 @@ class Flusher:
         self._unfinished = unfinished
         self._fetch = fetch
         self._settings = settings
+        self._role = role
+        self._was_keeper = role.is_held
         self._pace = FlushPace(group.state.gauge, settings.flush_size, group.hot_bytes_max)
         self._executor = PacedExecutor(ThreadPoolExecutor(1, "ursula-flush"), self._pace)
         self._identity = secrets.randbits(63)
         self.is_requested = False
-        self._base_requested = False
-        self._waiting: list[asyncio.Future[int]] = []
+        self._waiting: list[tuple[int, asyncio.Future[int]]] = []  # with the position that must be flushed
         self._since: float | None = None
         self._live_at = 0.0
         self._live_is_stale = False
@@ -125,8 +137,14 @@ class Flusher:
             if not self._group.recovered:
                 continue
             try:
+                if not self._role.is_held:
+                    self._was_keeper = False
+                    await self._find_manifests_for_waiting()
+                    continue
                 if failures:
                     await self._store.list("generations/")  # is the store back?
+                if not self._was_keeper:
+                    await self._take_over()
                 if self._is_due():
                     await self.flush()
                 elif self._live_is_stale:
@@ -134,6 +152,8 @@ class Flusher:
             except Superseded as error:
                 self._fail_waiting(error)
                 raise
+            except FlushOvertaken as error:
+                logger.info("%s", error)
             except (StoreFailed, FlushFailed) as error:
                 failures += 1
                 self._note_failure(error)
@@ -152,24 +172,69 @@ class Flusher:
     def _fail_waiting(self, error: Exception) -> None:
         """Raise the error in every caller that waits for a flush."""
         waiting, self._waiting = self._waiting, []
-        for future in waiting:
+        for _, future in waiting:
             if not future.done():
                 future.set_exception(error)
 
-    def request(self, *, base: bool = False) -> None:
-        """Request a flush soon, even if nothing new was written; a base writes all state rows."""
-        self.is_requested = True
-        self._base_requested = self._base_requested or base
+    def _answer_waiting(self, position: int) -> None:
+        """Answer the callers that wait for a manifest of this position or an earlier one."""
+        waiting, self._waiting = self._waiting, []
+        for wanted, future in waiting:
+            if wanted > position:
+                self._waiting.append((wanted, future))
+            elif not future.done():
+                future.set_result(position)
 
-    async def flush_and_wait(self) -> int:
-        """Flush everything now; returns the position of the manifest once it is written."""
+    async def _find_manifests_for_waiting(self) -> None:
+        """Answer callers on a node that is not the keeper: the store has the keeper's manifests."""
+        flushed = self._group.state.stored.flushed
+        if any(wanted <= flushed for wanted, _ in self._waiting):
+            found = await manifests.find_manifests(self._store, self._group.number)
+            self._answer_waiting(found[0].position if found else 0)
+
+    async def _take_over(self) -> None:
+        """Learn from the store what only the last keeper knew."""
+        found = await manifests.find_manifests(self._store, self._group.number)
+        if found:
+            newest = await manifests.read_manifest(self._store, found[0].key)
+            self.manifest, self.manifest_position, self.manifest_at = found[0].key, newest.position, newest.at
+            self.previous_position = found[1].position if len(found) > 1 else 0
+        self._live_is_stale = True
+        self._was_keeper = True
+        logger.info("this node is the keeper of group %d now", self._group.number)
+
+    def request(self) -> None:
+        """Request a flush soon if this node is the keeper, even if nothing new was written."""
+        self.is_requested = True
+
+    async def request_base(self) -> AnyOutcome | Failure:
+        """Ask the keeper for a flush soon that writes all rows of the state."""
+        return await self._group.propose_and_wait(RequestFlush(base=True))
+
+    async def flush_and_wait(self) -> int | Failure:
+        """Flush everything that was acknowledged until now.
+
+        Returns the position of the manifest once it is written, or the failure if the log did not accept the
+        request. Raises StoreFailed if the manifest cannot be written.
+        """
+        self._group.evictor.allow_resident(False)  # callers of a flush want memory freed
+        if self._is_flushed:
+            async with self._lock:
+                await self._write_live(at_once=True)
+            return self._group.state.stored.flushed
+        outcome = await self._group.propose_and_wait(RequestFlush())
+        if not isinstance(outcome, Done):
+            return outcome if isinstance(outcome, Failure) else Unavailable(str(outcome))
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self._waiting.append((outcome.position, future))
         self._pace.caller_waits = True
         return await future
 
     async def purge(self) -> int:
-        """Trim the log to the last manifest; returns where it now begins."""
+        """Trim the log to the newest manifest; returns where it begins now."""
+        if not self._role.is_held:
+            found = await manifests.find_manifests(self._store, self._group.number)
+            self.manifest_position = found[0].position if found else 0
         if self.manifest_position:
             await self._group.log.trim(self.manifest_position)
         return self._group.log.measures.first
@@ -200,7 +265,7 @@ class Flusher:
 
     def _is_due(self) -> bool:
         state = self._group.state
-        if self._waiting or self.is_requested or self._base_requested:
+        if self.is_requested or self._is_wanted:
             return True
         if not self._has_news():
             self._since = None
@@ -213,6 +278,24 @@ class Flusher:
             state.gauge.count + blob_bytes >= self._settings.flush_size
             or now - self._since >= self._settings.flush_interval
         )
+
+    @property
+    def _is_flushed(self) -> bool:
+        """Whether this node knows, without asking others, that a flush would store nothing new."""
+        is_quiet = self._role.is_held and self._group.is_current and not self._group.has_unfinished
+        return is_quiet and not (self._is_wanted or self._has_news())
+
+    @property
+    def knows_manifests(self) -> bool:
+        """Whether this node is the keeper and has learned what the last keeper knew."""
+        return self._role.is_held and self._was_keeper
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether a caller requested a flush, or the newest manifest names inputs of a merge."""
+        stored = self._group.state.stored
+        wanted_at = max(stored.flush_requested_at, stored.base_requested_at, stored.merged_at)
+        return wanted_at > min(stored.flushed, self.manifest_position)
 
     def _has_news(self) -> bool:
         """Whether anything has changed other than the rows about the store itself."""
@@ -228,54 +311,63 @@ class Flusher:
         """Flush once, from the cut to the trimmed log; returns the position of the cut."""
         async with self._lock:
             began_at = time.monotonic()
-            waiting, self._waiting = self._waiting, []
+            stored = self._group.state.stored
+            is_urgent = stored.flush_requested_at > stored.flushed
             was_requested, self.is_requested = self.is_requested, False
-            is_needed = was_requested or self._base_requested or self._has_news()
-            self._pace.caller_waits = bool(waiting)
-            self._group.evictor.allow_resident(not waiting)  # callers of a flush want memory freed
+            is_needed = was_requested or self._is_wanted or self._has_news()
+            self._pace.caller_waits = is_urgent
+            self._group.evictor.allow_resident(not is_urgent)
             try:
-                position = await self._flush() if is_needed else self._group.state.stored.flushed
-                if waiting:
-                    await self._write_live(at_once=True)  # the callers will want to read the live list
+                position = await self._flush(is_urgent) if is_needed else stored.flushed
             except BaseException:
-                self._waiting = waiting + self._waiting
                 self.is_requested = self.is_requested or was_requested
                 raise
             self._since = None
             self.count += 1
             self.flush_seconds.add(time.monotonic() - began_at)
-            for future in waiting:
-                if not future.done():
-                    future.set_result(position)
+            self._answer_waiting(position)
             await self._group.evictor.wait()
             await self._executor.do(trim_malloc)
             return position
 
-    async def _flush(self) -> int:
+    async def _flush(self, is_urgent: bool) -> int:
         await check_generation(self._store, self._settings.generation)
-        is_base = self._base_requested or self._base_is_due()
-        cut = await self._cut(is_base)
-        try:
-            batches = await self._capture(cut)
-        finally:
-            self._group.state.dirty_rows.end_capture()
-        segment = await self._store_segment(cut)
+        is_base = bool(self._group.state.stored.base_requested_at) or self._base_is_due()
+        with self._group.evictor.journals_in_use():
+            cut = await self._cut(is_base)
+            try:
+                batches = await self._capture(cut)
+            finally:
+                self._group.state.dirty_rows.end_capture()
+            await self._check_overtaken(cut)
+            segment = await self._store_segment(cut)
         time_slice = TimeSlice(self._pace)
+        await self._check_overtaken(cut, segment)
         state = await self._store_state(cut, is_base, batches)
         await time_slice.end()
         oldest = min(keys.made_at(stored.key) or 0 for stored in (segment, state) if stored is not None)
         command = Flushed(cut.start, cut.position, segment, state, oldest)
         outcome = await self._group.propose_and_wait(command)
+        if isinstance(outcome, Ignored):
+            await self._give_up(cut, segment, state)
         if not isinstance(outcome, Done):
             raise FlushFailed(f"the flush up to position {cut.position} was not recorded: {outcome}")
-        if is_base:
-            self._base_requested = False
         await time_slice.end()
         await self._write_manifest(cut, segment, (state,) if is_base else (*cut.chain, state))
-        await self._write_live()
+        await self._write_live(at_once=is_urgent)  # the callers will want to read the list
         if self.previous_position:
             await self._group.log.trim(self.previous_position)
         return cut.position
+
+    async def _check_overtaken(self, cut: _Cut, *objects: StoredSegment | StoredState | None) -> None:
+        """Give up the flush if another node's flush has been applied meanwhile."""
+        if self._group.state.stored.flushed != cut.start:
+            await self._give_up(cut, *objects)
+
+    async def _give_up(self, cut: _Cut, *objects: StoredSegment | StoredState | None) -> NoReturn:
+        """Remove the objects of a flush that was certainly not recorded."""
+        await self._store.delete([stored.key for stored in objects if stored is not None])
+        raise FlushOvertaken(f"the flush up to position {cut.position} was overtaken by another node's")
 
     def _base_is_due(self) -> bool:
         """Whether the changes are as large as the base: so writing bases costs no more than changes."""
@@ -372,8 +464,11 @@ class Flusher:
         await self.write_live_now()
 
     async def write_live_now(self) -> None:
-        """Write the list of live segments for readers outside the server."""
+        """Write the list of live segments for readers outside the server, unless there is a newer one."""
         state, settings = self._group.state, self._settings
+        with suppress(ObjectMissing, ObjectDamaged):
+            if (await manifests.read_live(self._store, self._group.number)).position > state.stored.flushed:
+                return  # another node was the keeper meanwhile
         document = manifests.LiveList(
             settings.cluster,
             settings.generation,

@@ -76,10 +76,11 @@ class Deadlines:
         """Whether there is a stream to be checked."""
         return bool(self.heap) and self.heap[0][0] <= now
 
-    def due(self, now: int) -> list[Expire | Renew]:
+    def due(self, now: int, may_expire: bool = True) -> list[Expire | Renew]:
         """The commands that are due; each stream is put back, to be checked again.
 
         A great many may be due at once, so only some are checked; `is_due` says whether more are left.
+        Unless streams may be expired here, those past their deadline are checked again later.
         """
         commands: list[Expire | Renew] = []
         for _ in range(CHECKS_AT_ONCE):
@@ -94,7 +95,8 @@ class Deadlines:
                 commands.append(Renew(bucket, name, incarnation, read_at))
                 again = now + RETRY_MICROSECONDS // 8
             elif stream.deadline <= now:
-                commands.append(Expire(bucket, name, incarnation, stream.deadline))
+                if may_expire:
+                    commands.append(Expire(bucket, name, incarnation, stream.deadline))
                 again = now + RETRY_MICROSECONDS
             else:
                 self._read_at.pop(incarnation, None)

@@ -8,6 +8,7 @@ the cache: it is evicted when the cache needs the room, when it is old, or when 
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...cold.cache import Cache
@@ -38,6 +39,7 @@ class Evictor:
         self._cache = Cache(0) if cache is None else cache
         self.seconds = seconds
         self._may_stay = True
+        self._readers_of_journals = 0
         self._resident: dict[int, ResidentCut] = {}  # by cut, oldest first
         self._leaving: list[ResidentCut] = []
         self._evicted_to = state.stored_to
@@ -51,6 +53,20 @@ class Evictor:
         if not may_stay:
             for cut in list(self._resident):
                 self._evict_later(cut)
+
+    @contextmanager
+    def journals_in_use(self) -> Iterator[None]:
+        """Evict nothing that was flushed meanwhile: a flush of this node reads it.
+
+        If another node's flush overtakes it, the store has the same data, and memory would drop it.
+        """
+        self._readers_of_journals += 1
+        try:
+            yield
+        finally:
+            self._readers_of_journals -= 1
+            if self._has_more:
+                self.begin()
 
     @property
     def _room(self) -> int:
@@ -67,7 +83,10 @@ class Evictor:
             await asyncio.wait((self.task,))
 
     def stop(self) -> None:
-        """Stop, and leave the rest in memory."""
+        """Stop, and leave the rest in memory, of which the cache knows nothing any more."""
+        for cut in self._resident:
+            self._cache.unreserve((self, cut))
+        self._resident.clear()
         if self.task is not None:
             self.task.cancel()
 
@@ -83,7 +102,8 @@ class Evictor:
         time_slice = TimeSlice()
         while True:
             await self._drive(self._residency.evict_trimmed(), time_slice)
-            await self._evict_flushed(time_slice)
+            if self._may_evict_flushed:
+                await self._evict_flushed(time_slice)
             while self._leaving:
                 leaving = self._leaving.pop()
                 await self._drive(self._residency.evict(leaving.keys, leaving.cut), time_slice)
@@ -93,7 +113,13 @@ class Evictor:
 
     @property
     def _has_more(self) -> bool:
-        return bool(self._residency.has_evictable or self._leaving)
+        if self._leaving or self._residency.trimmed:
+            return True
+        return self._residency.has_evictable and self._may_evict_flushed
+
+    @property
+    def _may_evict_flushed(self) -> bool:
+        return not self._readers_of_journals
 
     async def _drive(self, steps: Iterator[None], time_slice: TimeSlice) -> None:
         for _ in steps:

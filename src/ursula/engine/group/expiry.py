@@ -8,6 +8,7 @@ from ...model.outcomes import AnyOutcome, Ended
 from ...model.state import State
 from ..clock import Clock
 from ..failures import Failure, Unavailable
+from ..keeper import KeeperRole
 from ..pacing import TimeSlice
 from .batching import Reply, reply_to_future
 from .deadlines import Deadlines
@@ -23,11 +24,15 @@ Enqueue = Callable[[AnyCommand, Reply | None, int], None]
 class Expiry:
     """Expires the streams of one group, from its first `tick` until it is stopped."""
 
-    def __init__(self, state: State, clock: Clock, watermarks: Watermarks, enqueue: Enqueue) -> None:
+    def __init__(
+        self, state: State, clock: Clock, watermarks: Watermarks, enqueue: Enqueue, role: KeeperRole
+    ) -> None:
+        """Every node logs the reads that it has served; only the keeper ends streams that nobody asks for."""
         self.deadlines = Deadlines(state)
         self._clock = clock
         self._watermarks = watermarks
         self._enqueue = enqueue
+        self._role = role
         self._timer: asyncio.TimerHandle | None = None
         self._is_running = False
         self._is_stopped = False
@@ -87,7 +92,7 @@ class Expiry:
             return
         now = self._clock()
         if self._watermarks.finished >= self._next_round:
-            for command in self.deadlines.due(now):
+            for command in self.deadlines.due(now, may_expire=self._role.is_held):
                 self._enqueue(command, None, 0)
             if self.deadlines.is_due(now):
                 self._next_round = self._watermarks.proposed

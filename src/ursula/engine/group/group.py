@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from ...log.interface import Log
 from ...model.codec import entry as entries
+from ...model.codec.entry import Batch
 from ...model.commands import (
     AnyCommand,
     Append,
@@ -30,6 +31,7 @@ from ...model.outcomes import AnyOutcome, Appended, Created, Ended, Refused, Und
 from ...model.state import State
 from ..clock import Clock, LogClock
 from ..failures import Failure, OutcomeUnknown, Unavailable
+from ..keeper import KeeperRole
 from ..reads.cold_feed import FeedReads
 from ..reads.cold_stream import ColdReads
 from ..reads.reads import GroupReads
@@ -66,8 +68,12 @@ class Group:
         cold: ColdReads | None = None,
         feed: FeedReads | None = None,
         evictor: Evictor | None = None,
+        role: KeeperRole | None = None,
     ) -> None:
-        """`start` is the position of the state. Without `cold` and `feed`, nothing may have been flushed."""
+        """`start` is the position of the state. Without `cold` and `feed`, nothing may have been flushed.
+
+        Without a `role` this is the only node, and its keeper.
+        """
         self.number = number
         self.log = log
         self.state = state or State(number)
@@ -85,7 +91,7 @@ class Group:
         self._watermarks = Watermarks(log, start)
         self._writer = LogWriter(log, self._clock, self._finish)
         self._queue = self._writer.queue
-        self.expiry = Expiry(self.state, self._clock, self._watermarks, self._enqueue)
+        self.expiry = Expiry(self.state, self._clock, self._watermarks, self._enqueue, role or KeeperRole())
         self._resolver = Resolver(self.state, cold, self.propose)
         self._rejected_bytes = 1
         self._last_late = 0  # how many commands had been proposed when one was last enqueued after a recheck
@@ -114,17 +120,18 @@ class Group:
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             if not task.cancelled() and task.exception() is not None:
-                self._give_up()
+                self.abandon("the server failed")
                 task.result()
 
-    def _give_up(self) -> None:
-        """Nothing more will be written or applied here: fail everything that waits for it."""
+    def abandon(self, reason: str) -> None:
+        """Write and apply nothing more here: fail everything that waits for it."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
         self.expiry.stop()
-        self._watermarks.give_up(Unavailable("the server failed"))  # first: no command may be enqueued now
-        self._writer.give_up()
+        self.evictor.stop()
+        self._watermarks.give_up(Unavailable(reason))  # first: no command may be enqueued now
+        self._writer.give_up(reason)
 
     async def stop(self) -> None:
         """Finish the commands that were proposed, then close the log."""
@@ -185,6 +192,11 @@ class Group:
     def warn_if_clock_is_behind(self) -> None:
         """Warn the operator if the machine's clock is behind the time of the log; called periodically."""
         self._clock.warn_if_ahead()
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether commands that were proposed here are not answered yet."""
+        return self._watermarks.finished < self._watermarks.proposed
 
     @property
     def is_current(self) -> bool:
@@ -321,11 +333,11 @@ class Group:
         async for position, payload in self.log.follow(self.applied):
             if in_flight and in_flight[0].payload == payload:
                 batch = in_flight[0]
-                self._apply(position, batch.at, batch.commands, batch.replies)
+                self._apply(position, batch.at, batch.commands, batch.replies, None)
                 in_flight.popleft()  # only now: if applying it fails, `give_up` must still find it
             else:
-                _, at, commands = entries.decode(payload)
-                self._apply(position, at, commands, None)
+                entry = entries.decode(payload)
+                self._apply(position, entry.at, entry.commands, None, entry.batches)
                 if not self.recovered:
                     self._note_recovery()
             if time.perf_counter() > slice_end:
@@ -333,12 +345,18 @@ class Group:
                 slice_end = time.perf_counter() + SLICE_SECONDS
 
     def _apply(
-        self, position: int, at: int, commands: list[AnyCommand], replies: list[Reply | None] | None
+        self,
+        position: int,
+        at: int,
+        commands: list[AnyCommand],
+        replies: list[Reply | None] | None,
+        batches: list[Batch] | None,
     ) -> None:
+        """Apply an entry: the commands of a batch that was proposed here, or the batches of any other."""
         state = self.state
         state.begin(position, at)
         self._clock.note(at)
-        outcomes = state.apply_all(commands)
+        outcomes = state.apply_all(commands) if batches is None else state.apply_batches(batches)
         self._watermarks.applied = position
         self._note_deadlines(commands, outcomes)
         if self.on_cut or state.residency.has_evictable:

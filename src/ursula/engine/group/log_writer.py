@@ -78,13 +78,13 @@ class LogWriter:
             # Replies to the committed commands come first: their clients will then have more to write.
             await asyncio.sleep(0)
 
-    def give_up(self) -> None:
+    def give_up(self, reason: str) -> None:
         """Nothing more will be written or applied: fail everything that waits for it."""
         while self.in_flight:
             replies = self.in_flight.popleft().replies
-            self._finish(replies, [OutcomeUnknown("the server failed")] * len(replies))
+            self._finish(replies, [OutcomeUnknown(reason)] * len(replies))
         replies = self.queue.give_up()
-        self._finish(replies, [Unavailable("the server failed")] * len(replies))
+        self._finish(replies, [Unavailable(reason)] * len(replies))
 
     def _begin(self) -> None:
         """Hand the next batch to the log."""

@@ -97,7 +97,7 @@ class GarbageCollector:
         pause = min(max(self._settings.keep_replaced / ROUNDS_KEPT, PAUSE_SECONDS_MIN), PAUSE_SECONDS_MAX)
         await asyncio.sleep(min(pause, FIRST_SECONDS_MAX))
         while True:
-            if all(group.recovered for group in self._groups):
+            if all(flusher.knows_manifests for flusher in self._flushers):
                 await self._try()
             await asyncio.sleep(pause)
 

@@ -8,7 +8,7 @@ that still use them; garbage collection removes them later. A segment that canno
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...cold.objects.keys import made_at
@@ -20,6 +20,7 @@ from ...model.outcomes import Done, Ignored
 from ..clock import Clock, system_clock
 from ..flush.segment_upload import PacedExecutor, SegmentRange, upload_streamed
 from ..group.group import Group
+from ..keeper import KeeperRole
 from .liveness import LiveRows
 from .merge_policy import FULL_BYTES, next_run
 from .merge_rows import MergeRows
@@ -50,16 +51,16 @@ class Merger:
         unfinished: Unfinished,
         segments: Segments,
         settings: MergeSettings,
-        request_flush: Callable[[], None],
+        role: KeeperRole,
         clock: Clock = system_clock,
     ) -> None:
-        """`segments` must not cache. `request_flush` is called after a merge."""
+        """`segments` must not cache."""
         self._group = group
         self._store = store
         self._unfinished = unfinished
         self._segments = segments
         self._settings = settings
-        self._request_flush = request_flush
+        self._role = role
         self._clock = clock
         self._live_rows = LiveRows(group.state, settings.keep_trimmed)
         self._unreadable: dict[str, None] = {}
@@ -77,7 +78,7 @@ class Merger:
         while True:
             await asyncio.sleep(pause)
             pause = self._settings.check_seconds
-            if not self._group.recovered:
+            if not self._group.recovered or not self._role.is_held:
                 continue
             began_at = time.monotonic()
             try:
@@ -148,7 +149,6 @@ class Merger:
         if isinstance(outcome, Done):
             self.merged_count += len(inputs)
             self.merged_bytes += sum(segment.size for segment in inputs)
-            self._request_flush()  # so that the newest manifest does not name the inputs
             return True
         if not isinstance(outcome, Ignored):
             raise MergeFailed(f"the log did not accept a merge: {outcome}")

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from ...cold.objects.keys import made_at, segment_prefix
@@ -20,13 +20,9 @@ TAIL_BYTES = 1 << 20
 STEP_BYTES = 8 << 20
 
 
-async def replace_segments(
-    store: Store, group: Group, old: Sequence[str], new: str, request_flush: Callable[[], None]
-) -> AnyOutcome | Failure:
-    """Replace neighbouring segments with one that has their rows, with one command of the log.
-
-    `request_flush` is called after that.
-    """
+async def replace_segments(store: Store, group: Group, old: Sequence[str], new: str) -> AnyOutcome | Failure:
+    """Replace neighbouring segments with one that has their rows, with one command of the log."""
+    await group.current()
     table = group.state.segments
     inputs = [segment for key in old if (segment := table.get(key)) is not None]
     if not table.are_neighbours(tuple(old)):
@@ -35,7 +31,6 @@ async def replace_segments(
         raise SegmentsReplaced("the old segments are no longer live neighbours: plan again")
     output = await _examine(store, group.number, inputs, new)
     outcome = await group.propose_and_wait(Merge(tuple(old), output, made_at(new) or 0))
-    request_flush()  # so that the newest manifest does not name the old segments
     if isinstance(outcome, Ignored):
         return _done_before(group, old, new) or outcome
     return outcome

@@ -1,0 +1,256 @@
+"""Several nodes in one process, on one log and one store, as a cluster has them.
+
+The log is in memory, and its tail must be asked for. Nodes are killed and started, the keeper's role is moved
+and time passes when a test says so.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from tests.engine.driving import FakeClock, until
+from tests.engine.nodes import got
+
+from ursula.cold.objects.fs import FsStore
+from ursula.cold.objects.store import Store
+from ursula.config import ColdSettings, LogKind
+from ursula.engine.group.group import Group
+from ursula.engine.keeper import KeeperRole
+from ursula.engine.node import Node
+from ursula.engine.start.data_folder import FORMAT, Identity
+from ursula.log.interface import AppendRetryable, AppendUnknown, EntriesTrimmed, Entry, Measures
+from ursula.log.memory import MemoryLog
+from ursula.model.checkpoint import checkpoint
+from ursula.model.outcomes import Page
+from ursula.model.store_view.dirty_rows import Key, RowKind
+
+
+class SharedMemory(MemoryLog):
+    """The log itself. It is not trimmed beyond what a node needs, unless it is too long."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.needed_after: dict[SharedLog, int] = {}
+        self.bytes_max = 1 << 30
+
+    async def trim(self, upto: int) -> None:
+        """Forget entries, but none that a node still needs."""
+        if self.size_bytes <= self.bytes_max:
+            upto = min(upto, *self.needed_after.values(), upto)
+        await super().trim(upto)
+
+
+class SharedLog:
+    """One node's connection to the log that all nodes share. Closing it ends only this connection."""
+
+    known_tail = None
+
+    def __init__(self, memory: "SharedMemory") -> None:
+        self._memory = memory
+        self._is_open = True
+        self._followers: list[AsyncIterator[Entry]] = []
+        self.tail_calls = 0
+        self.is_cut_off = False
+        """Nothing of this node reaches the log, and nothing of the log reaches this node."""
+        self.is_silent = False
+        """Appends reach the log, but nothing of the log reaches this node."""
+
+    @property
+    def first(self) -> int:
+        return self._memory.first
+
+    @property
+    def measures(self) -> Measures:
+        return self._memory.measures
+
+    async def append(self, payload: bytes) -> int:
+        if not self._is_open:
+            raise AppendRetryable("the connection is closed")
+        if self.is_cut_off:
+            raise AppendUnknown("no answer")
+        await asyncio.sleep(0)
+        return await self._memory.append(payload)
+
+    async def follow(self, after: int) -> AsyncIterator[Entry]:
+        position = after
+        async for entry in self._memory.follow(after):
+            while self.is_cut_off or self.is_silent:
+                await asyncio.sleep(0.001)
+            if not self._is_open:
+                return
+            if position < self._memory.first:
+                raise EntriesTrimmed(position, self._memory.first)
+            position = entry.position
+            yield entry
+
+    async def tail(self) -> int:
+        self.tail_calls += 1
+        await asyncio.sleep(0)
+        if self.is_cut_off:
+            raise OSError("no answer")
+        return await self._memory.tail()
+
+    async def protect(self, after: int) -> int:
+        self._memory.needed_after[self] = after
+        return self._memory.first
+
+    async def trim(self, upto: int) -> None:
+        self._memory.needed_after[self] = upto  # a node trims only what it has applied
+        await self._memory.trim(upto)
+
+    async def close(self) -> None:
+        self._is_open = False
+        self._memory.needed_after.pop(self, None)
+
+
+class MovableRole(KeeperRole):
+    """The keeper's role, which the cluster of a test gives to one of its nodes at a time."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+
+
+class Member(Node):
+    """A node of a cluster in a test."""
+
+    def __init__(self, cluster: "Cluster", number: int) -> None:
+        self.number = number
+        self.role = MovableRole()
+        self.memory = cluster.memory
+        self.connection = SharedLog(cluster.memory)
+        self.connection_count = 0
+        super().__init__(
+            LogKind.MEMORY,
+            None,
+            log_segment_bytes=0,
+            clock=cluster.clock,
+            cold=cluster.cold,
+            store=cluster.open_store(),
+            identity=cluster.identity,
+            role=self.role,
+        )
+
+    async def _open_log(self, number: int) -> SharedLog:
+        if self.connection_count:
+            self.connection = SharedLog(self.memory)
+        self.connection_count += 1
+        return self.connection
+
+    @property
+    def group(self) -> Group:
+        """Its only group."""
+        return self.groups[0]
+
+
+class SlowStore(FsStore):
+    """Local files, of which state objects may take a while to read."""
+
+    def __init__(self, root: Path, cluster: "Cluster") -> None:
+        super().__init__(root)
+        self._cluster = cluster
+
+    async def get(self, key: str) -> bytes:
+        if key.startswith("state"):
+            await asyncio.sleep(self._cluster.state_seconds)
+        return await super().get(key)
+
+
+class Cluster:
+    """Nodes that share a log and a store."""
+
+    def __init__(self, folder: Path, cold: ColdSettings) -> None:
+        self.memory = SharedMemory()
+        self.clock = FakeClock()
+        self.cold = cold
+        self.identity = Identity(FORMAT, "one", 1, 1)
+        self.nodes: dict[int, Member] = {}
+        self.problems: list[BaseException] = []
+        """Why nodes have ended by themselves."""
+        self.state_seconds = 0.0
+        """How long it takes to read a state object."""
+        self._folder = folder
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def open_store(self) -> Store:
+        """The store, as one more node uses it."""
+        return SlowStore(self._folder / "cold", self)
+
+    async def start(self, number: int) -> Member:
+        """Start a node, and wait until it serves."""
+        node = self.nodes[number] = Member(self, number)
+        self._tasks[number] = task = asyncio.create_task(self._run(node))
+        await until(lambda: node.recovered or task.done())
+        return node
+
+    async def kill(self, number: int) -> None:
+        """Let a node disappear, whatever it is doing: it finishes nothing."""
+        node = self.nodes.pop(number)
+        node.connection.is_cut_off = True
+        node.role.is_held = False
+        for group in node.groups:
+            group.abandon("it was killed")
+        task, tasks = self._tasks.pop(number), [*node._workers, *node._serving]
+        for one in (task, *tasks):
+            one.cancel()
+        await asyncio.gather(task, *tasks, return_exceptions=True)
+        await node.connection.close()
+        assert node._temporary is not None
+        node._temporary.cleanup()
+
+    def make_keeper(self, number: int | None) -> None:
+        """Give the keeper's role to one node, or to none."""
+        for node in self.nodes.values():
+            node.role.is_held = node.number == number
+
+    async def in_step(self) -> None:
+        """Wait until every node has applied everything."""
+        tail = self.memory.known_tail
+        await until(lambda: all(node.group.applied >= tail for node in self.nodes.values()))
+
+    async def stop(self) -> None:
+        """Stop all nodes in good order."""
+        for number, node in self.nodes.items():
+            await node.stop()
+            with suppress(asyncio.CancelledError):
+                await self._tasks[number]
+
+    async def _run(self, node: Member) -> None:
+        try:
+            await node.run()
+        except Exception as error:
+            self.problems.append(error)
+
+
+@asynccontextmanager
+async def cluster_of(count: int, folder: Path, cold: ColdSettings | None = None) -> AsyncIterator[Cluster]:
+    """Some nodes that serve; the first one is the keeper. None of them may have failed at the end."""
+    cluster = Cluster(folder, cold or ColdSettings(cache_bytes=0))
+    try:
+        for number in range(count):
+            await cluster.start(number)
+        cluster.make_keeper(0)
+        yield cluster
+    finally:
+        await cluster.stop()
+    assert cluster.problems == [], cluster.problems
+
+
+def rows_of(node: Member) -> dict[Key, bytes | None]:
+    """Everything that a node knows of buckets, streams and the store, as it would be stored."""
+    state = node.group.state
+    return {
+        key: checkpoint.row_of(state, key) for key in checkpoint.all_keys(state) if key[0] != RowKind.GROUP
+    }
+
+
+async def content_of(node: Member, name: str, bucket: str = "b") -> bytes:
+    """Everything in a stream, wherever it is."""
+    page = await got(node.group.read(bucket, name, 0, 1 << 30))
+    assert isinstance(page, Page), page
+    return b"".join(page.chunks)
+
+
+async def all_of(*waiting: Awaitable[object]) -> None:
+    """Wait for all of them."""
+    await asyncio.gather(*waiting)

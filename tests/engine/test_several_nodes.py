@@ -1,0 +1,332 @@
+"""Several nodes on one log and one store: what they agree on, whoever proposes and whoever is the keeper."""
+
+import asyncio
+import random
+import weakref
+from pathlib import Path
+
+import pytest
+from tests.engine.driving import a_while, append, create, until
+from tests.engine.several_nodes import Cluster, Member, cluster_of, content_of, rows_of
+
+from ursula.cold.state import manifest as manifests
+from ursula.config import ColdSettings
+from ursula.engine.failures import NotCurrent, OutcomeUnknown
+from ursula.engine.start.load_state import StoreRefused
+from ursula.model.commands import Append, Create, Delete, RequestFlush
+from ursula.model.outcomes import Appended, Created, Done, Refused
+
+pytestmark = pytest.mark.anyio
+
+OFTEN = ColdSettings(cache_bytes=0, flush_interval=0.02, flush_size=4096, keep_replaced=1.0)
+"""Settings with which flushes, merges and collections happen all the time."""
+
+
+async def test_any_node_takes_a_write_and_all_apply_it(tmp_path: Path) -> None:
+    async with cluster_of(3, tmp_path) as cluster:
+        assert isinstance(await cluster.nodes[0].group.propose_and_wait(create()), Created)
+        for number, node in cluster.nodes.items():
+            outcome = await node.group.propose_and_wait(append(b"%d," % number))
+            assert isinstance(outcome, Appended)
+        await cluster.in_step()
+        assert {await content_of(node, "s") for node in cluster.nodes.values()} == {b"0,1,2,"}
+
+
+async def test_a_refusal_counts_what_other_nodes_wrote(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        await first.group.propose_and_wait(create())
+        assert isinstance(await second.group.propose_and_wait(append(b"a")), Appended)
+        await second.group.propose_and_wait(Delete("b", "s"))
+        gone = await first.group.propose_and_wait(append(b"b"))
+        assert isinstance(gone, Refused)
+        assert gone.code == "stream_not_found"
+
+
+async def test_the_keeper_flushes_and_all_nodes_evict(tmp_path: Path) -> None:
+    async with cluster_of(3, tmp_path) as cluster:
+        await written(cluster.nodes[1])
+        await cluster.nodes[0].flush()
+        await cluster.in_step()
+        await until(lambda: all(node.group.state.gauge.count == 0 for node in cluster.nodes.values()))
+        assert [node.flushers[0].count for node in cluster.nodes.values()] == [1, 0, 0]
+        assert {await content_of(node, "s") for node in cluster.nodes.values()} == {b"0123456789"}
+
+
+async def test_a_flush_that_another_node_is_asked_for_reaches_the_keeper(tmp_path: Path) -> None:
+    async with cluster_of(3, tmp_path) as cluster:
+        await written(cluster.nodes[1])
+        position = await flushed(cluster.nodes[2])
+        found = await manifests.find_manifests(cluster.nodes[2].store, 0)
+        assert found[0].position >= position
+        await until(lambda: cluster.nodes[0].flushers[0].count == 1)
+
+
+async def test_a_flush_asked_for_without_a_keeper_is_done_by_the_next_one(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        await written(cluster.nodes[1])
+        cluster.make_keeper(None)
+        flushing = asyncio.create_task(cluster.nodes[0].flush())
+        await until(lambda: cluster.nodes[1].group.state.stored.flush_requested_at > 0)
+        cluster.make_keeper(1)
+        await flushing
+        await until(lambda: cluster.nodes[1].flushers[0].count == 1)
+
+
+async def test_a_base_may_be_asked_for_on_any_node(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        for _ in range(2):
+            await written(cluster.nodes[1])
+            await cluster.nodes[1].flush()
+        assert len(cluster.nodes[0].group.state.stored.chain) == 2
+        assert await cluster.nodes[1].request_base() is None
+        await until(lambda: len(cluster.nodes[0].group.state.stored.chain) == 1)
+
+
+async def test_the_log_may_be_purged_on_any_node(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        await written(cluster.nodes[1])
+        position = await flushed(cluster.nodes[0])
+        async with asyncio.timeout(60):
+            while await cluster.nodes[1].purge_log() != [position]:
+                await asyncio.sleep(0.1)  # until every node has said that it has applied everything
+        assert cluster.memory.first == position
+
+
+async def test_a_new_keeper_continues_from_the_manifests_of_the_last(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        positions = []
+        for keeper in (0, 0, 1, 1):
+            cluster.make_keeper(keeper)
+            await written(cluster.nodes[0])
+            positions.append(await flushed(cluster.nodes[keeper]))
+        flusher = cluster.nodes[1].flushers[0]
+        assert (flusher.previous_position, flusher.manifest_position) == tuple(positions[-2:])
+        found = await manifests.find_manifests(cluster.nodes[1].store, 0)
+        assert [one.position for one in found] == positions[::-1]
+        for older, newer in zip(found[1:], found, strict=False):
+            assert (await manifests.read_manifest(cluster.nodes[1].store, newer.key)).previous == older.key
+
+
+async def test_two_keepers_at_once_do_no_harm(tmp_path: Path) -> None:
+    async with cluster_of(3, tmp_path, OFTEN) as cluster:
+        for node in cluster.nodes.values():
+            node.role.is_held = True
+        await cluster.nodes[0].group.propose_and_wait(create())
+        for number in range(300):
+            outcome = await cluster.nodes[number % 3].group.propose_and_wait(append(b"%d," % number * 20))
+            assert isinstance(outcome, Appended), outcome
+            await asyncio.sleep(0.001)
+        await cluster.in_step()
+        expected = b"".join(b"%d," % number * 20 for number in range(300))
+        assert {await content_of(node, "s") for node in cluster.nodes.values()} == {expected}
+        flushers = [node.flushers[0] for node in cluster.nodes.values()]
+        assert sum(flusher.count > 0 for flusher in flushers) > 1, "several have flushed"
+        assert all(flusher.problem is None for flusher in flushers)
+
+
+async def test_a_live_list_is_not_replaced_by_an_older_one(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        await written(first)
+        await flushed(first)
+        await cluster.in_step()
+        second.connection.is_silent = True
+        await written(first)
+        position = await flushed(first)
+        await second.flushers[0].write_live_now()  # it was the keeper, and does not know yet what it missed
+        assert (await manifests.read_live(first.store, 0)).position == position
+        second.connection.is_silent = False
+
+
+async def test_a_request_for_a_flush_is_forgotten_when_it_is_done(tmp_path: Path) -> None:
+    async with cluster_of(1, tmp_path) as cluster:
+        node = cluster.nodes[0]
+        await written(node)
+        assert isinstance(await node.group.propose_and_wait(RequestFlush()), Done)
+        await until(lambda: node.flushers[0].count == 1)
+        await asyncio.sleep(0.2)
+        assert node.flushers[0].count == 1
+
+
+async def test_a_node_that_fell_behind_starts_again_from_the_newest_manifest(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        await written(first)
+        await cluster.in_step()
+        restarts: list[None] = []
+        second.on_restart = lambda: restarts.append(None)
+        old_state = weakref.ref(second.group.state)
+        second.connection.is_cut_off = True
+        waiting = asyncio.create_task(second.group.current())
+        cluster.memory.bytes_max = 0
+        for _ in range(3):
+            await written(first)
+            await flushed(first)
+        second.connection.is_cut_off = False
+        await until(lambda: bool(restarts) and second.recovered)
+        with pytest.raises(NotCurrent):
+            await waiting
+        await second.group.current()
+        assert await content_of(second, "s") == b"0123456789" * 4
+        assert rows_of(first) == rows_of(second)
+        assert old_state() is None, "its memory is freed"
+
+
+async def test_what_is_in_flight_on_a_node_that_starts_again_is_unknown(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        await written(first)
+        await cluster.in_step()
+        second.connection.is_silent = True
+        appending = asyncio.create_task(second.group.propose_and_wait(append(b"!")))
+        await until(lambda: first.group.state.position == cluster.memory.known_tail)
+        cluster.memory.bytes_max = 0
+        for _ in range(3):
+            await written(first)
+            await flushed(first)
+        second.connection.is_silent = False
+        assert isinstance(await appending, OutcomeUnknown)
+
+
+async def test_a_start_ends_although_flushes_and_trims_go_on(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path, OFTEN) as cluster:
+        await cluster.nodes[0].group.propose_and_wait(create())
+        await cluster.kill(1)
+        written: dict[str, list[tuple[int, bytes]]] = {}
+        is_over = asyncio.Event()
+        writing = asyncio.create_task(write_until(is_over, cluster, written, 0))
+        await until(lambda: cluster.nodes[0].flushers[0].count > 3)
+        first, flushes = cluster.memory.first, cluster.nodes[0].flushers[0].count
+        cluster.state_seconds = 0.1
+        started = await cluster.start(1)
+        assert started.recovered
+        assert cluster.nodes[0].flushers[0].count > flushes + 2, "it took several flushes"
+        assert cluster.memory.first > first
+        is_over.set()
+        await writing
+        await cluster.in_step()
+        assert rows_of(started) == rows_of(cluster.nodes[0])
+
+
+async def test_a_store_without_the_manifest_of_a_trimmed_log_is_rejected(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, ColdSettings(cache_bytes=0))
+    await cluster.start(0)
+    cluster.make_keeper(0)
+    await written(cluster.nodes[0])
+    await flushed(cluster.nodes[0])
+    cluster.memory.bytes_max = 0
+    await cluster.nodes[0].purge_log()
+    await cluster.stop()
+    store = cluster.open_store()
+    await store.delete([one.key for one in await manifests.find_manifests(store, 0)])
+    await cluster.start(0)
+    (problem,) = cluster.problems
+    assert isinstance(problem, StoreRefused)
+
+
+async def test_only_the_keeper_ends_streams_by_itself(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        cluster.make_keeper(None)
+        await cluster.nodes[1].group.propose_and_wait(create(ttl_seconds=10))
+        await cluster.in_step()
+        tail = cluster.memory.known_tail
+        cluster.clock.pass_seconds(11)
+        for node in cluster.nodes.values():
+            node.check_deadlines()
+        await a_while()
+        assert cluster.memory.known_tail == tail, "nobody has proposed anything"
+        cluster.make_keeper(1)
+        nodes = cluster.nodes.values()
+        await until(lambda: all(isinstance(node.group.describe("b", "s"), Refused) for node in nodes))
+
+
+async def test_a_stream_that_has_ended_ends_for_whoever_asks_without_a_keeper(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        cluster.make_keeper(None)
+        await cluster.nodes[1].group.propose_and_wait(create(ttl_seconds=10))
+        await cluster.in_step()
+        cluster.clock.pass_seconds(11)
+        outcome = await cluster.nodes[0].group.propose_and_wait(append(b"too late"))
+        assert isinstance(outcome, Refused)
+        assert outcome.code == "stream_not_found"
+
+
+async def test_a_read_on_any_node_renews_a_window(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        await cluster.nodes[0].group.propose_and_wait(create(ttl_seconds=80))
+        await cluster.in_step()
+        cluster.clock.pass_seconds(5)  # less than an eighth of the window: nothing is logged yet
+        cluster.nodes[1].group.note_read("b", "s")
+        await cluster.in_step()
+        cluster.clock.pass_seconds(70)  # a little less than an eighth before the deadline
+        for node in cluster.nodes.values():
+            node.check_deadlines()
+        await a_while()
+        await cluster.in_step()
+        cluster.clock.pass_seconds(6)  # past the first deadline, not past the one that the read has moved
+        for node in cluster.nodes.values():
+            node.check_deadlines()
+        await a_while()
+        await cluster.in_step()
+        assert isinstance(await cluster.nodes[0].group.propose_and_wait(append(b"still there")), Appended)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_nothing_is_lost_while_nodes_come_and_go(tmp_path: Path, seed: int) -> None:
+    random_source = random.Random(seed)
+    async with cluster_of(3, tmp_path, OFTEN) as cluster:
+        await cluster.nodes[0].group.propose_and_wait(create())
+        written: dict[str, list[tuple[int, bytes]]] = {}
+        is_over = asyncio.Event()
+        writers = [asyncio.create_task(write_until(is_over, cluster, written, number)) for number in range(6)]
+        for _ in range(8):
+            await asyncio.sleep(random_source.uniform(0.05, 0.2))
+            number = random_source.choice(list(cluster.nodes))
+            was_keeper = cluster.nodes[number].role.is_held
+            await cluster.kill(number)
+            if was_keeper:
+                cluster.make_keeper(random_source.choice(list(cluster.nodes)))
+            await cluster.start(number)
+        is_over.set()
+        await asyncio.gather(*writers)
+        await cluster.in_step()
+        rows = [rows_of(node) for node in cluster.nodes.values()]
+        assert rows[0] == rows[1] == rows[2]
+        for node in cluster.nodes.values():
+            for name, appended in written.items():
+                content = await content_of(node, name)
+                for end, body in appended:
+                    assert content[end - len(body) : end] == body
+
+
+async def write_until(
+    is_over: asyncio.Event, cluster: Cluster, written: dict[str, list[tuple[int, bytes]]], writer: int
+) -> None:
+    """Append to streams through nodes that serve, and note what was acknowledged."""
+    random_source, number = random.Random(writer), 0
+    while not is_over.is_set():
+        serving = [node for node in cluster.nodes.values() if node.recovered]
+        node = random_source.choice(serving)
+        name, number = f"s{random_source.randrange(10)}", number + 1
+        body = b"%d-%d " % (writer, number) + b"x" * random_source.randrange(500)
+        outcome = await node.group.propose_and_wait(Append("b", name, (body,), "text/plain"))
+        if isinstance(outcome, Refused):
+            await node.group.propose_and_wait(Create("b", name, "text/plain"))
+        elif isinstance(outcome, Appended):
+            written.setdefault(name, []).append((outcome.next_offset, body))
+        await asyncio.sleep(0.001)
+
+
+async def written(node: Member) -> None:
+    """Ten appends to a stream, which is made if it is not there."""
+    await node.group.propose_and_wait(create())
+    for number in range(10):
+        assert isinstance(await node.group.propose_and_wait(append(b"%d" % number)), Appended)
+
+
+async def flushed(node: Member) -> int:
+    """Have everything flushed through a node; returns the position of the manifest."""
+    positions = await node.flush()
+    assert isinstance(positions, list), positions
+    return positions[0]
