@@ -75,7 +75,9 @@ async def _serve(settings: Settings) -> int:
         check_row=partial(check_row, settings.limits.append_bytes),
     )
     wire = WireServer(listener, connections_max, settings.limits.unread_bytes, settings.http.keep_alive)
-    app = App(services_of(settings, node, wire, str(advertise)))
+    services = services_of(settings, node, wire, str(advertise))
+    app = App(services)
+    node.on_restart = services.live.end_all
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

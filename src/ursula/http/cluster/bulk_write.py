@@ -49,7 +49,9 @@ async def stage(exchange: Exchange) -> None:
     if not bucket:
         raise Problem("invalid_parameter", "the parameter bucket is missing: which bucket are the rows for?")
     node = exchange.services.node
-    if isinstance(node.group_of(bucket).describe_bucket(bucket), Refused):
+    exchange.target = Target(bucket, "", False)
+    await exchange.wait_until_current()
+    if isinstance(exchange.group.describe_bucket(bucket), Refused):
         raise Problem("bucket_not_found", f"there is no bucket {bucket!r}")
     try:
         writer = await receive(exchange, _LIMIT)

@@ -1,7 +1,7 @@
 """The ways in which an operator can relieve memory and the log: a flush, a new base, a purge."""
 
 from ...cold.objects.store import StoreFailed
-from ...engine.failures import Superseded
+from ...engine.failures import Failure, Superseded
 from ...log.interface import purged_to
 from ..errors import Problem
 from ..exchange import Exchange
@@ -15,13 +15,17 @@ async def flush(exchange: Exchange) -> None:
         raise Problem("store_unavailable", f"the flush is not complete: {error}") from error
     except Superseded as error:
         raise Problem("unavailable", str(error)) from None
+    if isinstance(positions, Failure):
+        raise exchange.problem(positions)
     groups = [{"group": number, "position": position} for number, position in enumerate(positions)]
     exchange.reply_json(200, {"groups": groups})
 
 
 async def trigger_snapshot(exchange: Exchange) -> None:
     """POST on the snapshot: request a flush that writes the whole state, not only the changes."""
-    exchange.services.node.request_base()
+    failure = await exchange.services.node.request_base()
+    if failure is not None:
+        raise exchange.problem(failure)
     exchange.reply_empty(202, [("cache-control", "no-store")])
 
 

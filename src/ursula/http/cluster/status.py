@@ -104,7 +104,9 @@ async def list_buckets(exchange: Exchange) -> None:
     """GET on the buckets: a page of them, sorted by name."""
     given = parse_query(exchange.request.query_string)
     limit = parse_count(given, "limit", LIST_PAGE_MAX, 1, LIST_PAGE_MAX)
-    found = exchange.services.node.list_buckets(given.get("after", ""), limit + 1)
+    node = exchange.services.node
+    await node.current()
+    found = node.list_buckets(given.get("after", ""), limit + 1)
     page, has_more = found[:limit], len(found) > limit
     answer = {
         "buckets": [

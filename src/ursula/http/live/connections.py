@@ -40,6 +40,10 @@ class LiveConnections:
     def shut_down(self) -> None:
         """The server is stopping: end all of them. Later requests see `is_stopping` and do not wait."""
         self.is_stopping = True
+        self.end_all()
+
+    def end_all(self) -> None:
+        """End all of them; their clients come back."""
         for connection in tuple(self._connections):
             connection.on_shutdown()
 
