@@ -1,4 +1,4 @@
-"""`python -m bench`: measure, print the table, and after a whole run write it down in docs/."""
+"""`python -m bench`: measure, print the table, and write it down in docs/."""
 
 import resource
 import shutil
@@ -15,7 +15,7 @@ from . import page, plot
 from .failure import Failed
 from .machine import machine, versions
 from .progress import Shown
-from .results import Row, Run
+from .results import Measurement, Row, Run
 from .rounds import Plan
 from .rows import ROWS
 from .servers import HERE, SCRATCH
@@ -32,8 +32,11 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="One round of 2 s, to try it.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="JSON to write, with the page and the plot beside it; docs/ after a whole run."),
+        typer.Option(help="JSON to write, with the page and the plot beside it; docs/ in a whole run."),
     ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Replace these rows in docs/, and keep the others there.")
+    ] = False,
 ) -> None:
     """Measure the server against its rivals. A missed figure is reported, not an error."""
     wanted = [name.strip() for name in rows.split(",")]
@@ -45,25 +48,40 @@ def bench(
     if not console.is_terminal:
         console = Console(width=WIDTH_MIN)
     _raise_file_limit()
-    run = Run(
+    whole = wanted == list(ROWS) and not quick
+    file = out or (DOCS if whole or update else None)
+    run = Run(machine(), versions())
+    written = _read(file) if file is not None and update else None
+    kept = Run(run.machine, run.versions, [] if written is None else written.rows)
+    measurement = Measurement(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         command=_command(),
+        revision=run.versions["revision"],
         rounds=rounds,
         seconds=seconds,
-        machine=machine(),
-        versions=versions(),
     )
     try:
         with Shown(console) as progress:
             plan = Plan(rounds, seconds, progress, quick)
             for name in wanted:
-                run.rows += _measure(name, plan)
+                found = _measure(name, plan)
+                for row in found:
+                    row.work, row.measurement = name, measurement
+                run.rows += found
+                kept.replace(name, found, list(ROWS))
+                if file is not None:
+                    _write(kept, file)  # after each row: nothing is lost if the run is interrupted
     finally:
         shutil.rmtree(SCRATCH, ignore_errors=True)
     print_table(console, run)
-    whole = wanted == list(ROWS) and not quick
-    if out or whole:
-        _write(run, out or DOCS)
+
+
+def _read(file: Path) -> Run | None:
+    """The rows that were written before; None if there are none, or only ones of an earlier form."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Run)
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def _measure(name: str, plan: Plan) -> list[Row]:

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from .lines import lines, measured_kinds
-from .results import Run
+from .results import Measurement, Run
 
 _HEAD = """\
 # Benchmarks
 
-What the server costs, against others, on one machine in one run. `make bench` measures all of it again and
-rewrites this page.
+What the server costs, against others, on one machine. `make bench` measures all of it again and rewrites this
+page; `make bench ARGS='--rows append,read --update'` measures some rows and keeps the others.
 
 - **ours** is the server as `ursula serve` starts it: every write is synced to disk before it is acknowledged.
 - **reference** is `@durable-streams/server` from npm, with its files and in memory (then nothing is durable).
@@ -31,14 +31,22 @@ def page(run: Run, plot: str) -> str:
             "",
             *_notes(run),
             "## How it was measured\n",
-            f"On {run.date}, with `{run.command}`.",
-            "Every server is started anew for every round, with an empty folder on a real disk, warmed up",
-            f"for 1 s and measured for {run.seconds} s. The servers of a row take turns, {run.rounds} rounds",
-            "of them, and the table has the medians. A ratio is ours divided by theirs in the same round;",
-            "the table has the median of those too, which need not be the ratio of the medians.\n",
+            "Every server is started anew for every round, with an empty folder on a real disk, and warmed",
+            "up for 1 s. The servers of a row take turns, and the table has the medians over the rounds. A",
+            "ratio is ours divided by theirs in the same round; the table has the median of those too, which",
+            "need not be the ratio of the medians.\n",
+            *(_measurement(found, works) for found, works in run.measurements().items()),
+            "",
             *_list("Machine", run.machine),
             *_list("Versions", run.versions),
         )
+    )
+
+
+def _measurement(found: Measurement, works: list[str]) -> str:
+    return (
+        f"- {', '.join(works)}: on {found.date}, revision {found.revision}, with `{found.command}`: "
+        f"{found.rounds} rounds of {found.seconds} s."
     )
 
 

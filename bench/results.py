@@ -54,6 +54,16 @@ class Check(msgspec.Struct, frozen=True):
     verdict: Verdict
 
 
+class Measurement(msgspec.Struct, frozen=True):
+    """When and how rows were measured, and of which revision of ours."""
+
+    date: str
+    command: str
+    revision: str
+    rounds: int
+    seconds: int
+
+
 class Row(msgspec.Struct):
     """One kind of work."""
 
@@ -62,6 +72,9 @@ class Row(msgspec.Struct):
     figures: list[Figure] = []
     checks: list[Check] = []
     notes: list[str] = []
+    work: str = ""
+    """Its name on the command line; one such name may give several rows."""
+    measurement: Measurement | None = None
 
     def figure(self, name: str, unit: str = "", *, drawn: bool = True) -> Figure:
         """A new figure of this row."""
@@ -134,15 +147,24 @@ class Row(msgspec.Struct):
 
 
 class Run(msgspec.Struct):
-    """A whole run."""
+    """All rows, which may have been measured by several commands."""
 
-    date: str
-    command: str
-    rounds: int
-    seconds: int
     machine: dict[str, str]
     versions: dict[str, str]
     rows: list[Row] = []
+
+    def replace(self, work: str, rows: list[Row], order: list[str]) -> None:
+        """Replace the rows of a kind of work; the rows of all kinds stay in order."""
+        kept = [row for row in self.rows if row.work != work] + rows
+        self.rows = sorted(kept, key=lambda row: order.index(row.work) if row.work in order else len(order))
+
+    def measurements(self) -> dict[Measurement, list[str]]:
+        """The kinds of work by the measurement that they come from."""
+        found: dict[Measurement, list[str]] = {}
+        for row in self.rows:
+            if row.measurement is not None and row.work not in found.setdefault(row.measurement, []):
+                found[row.measurement].append(row.work)
+        return found
 
 
 def number(value: float) -> str:

@@ -12,9 +12,8 @@ _STYLES = {Verdict.MET: "green", Verdict.MISSED: "bold red", Verdict.NOT_MEASURE
 def print_table(console: Console, run: Run) -> None:
     """Figures, ratios, what is asked, and whether it is met."""
     kinds = measured_kinds(run)
-    table = Table(
-        title=f"median of {run.rounds}, {run.seconds} s each", title_justify="left", show_lines=False
-    )
+    titles = [f"median of {found.rounds}, {found.seconds} s each" for found in run.measurements()]
+    table = Table(title=", ".join(dict.fromkeys(titles)), title_justify="left", show_lines=False)
     table.add_column("work", max_width=34)
     table.add_column("figure")
     for kind in kinds:

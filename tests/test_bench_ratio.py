@@ -1,7 +1,7 @@
 """How the benchmarks compare two servers, or two figures of ours."""
 
 import pytest
-from bench.results import OURS, Figure, Row, Verdict
+from bench.results import OURS, Figure, Row, Run, Verdict
 
 
 def figure(ours: list[float], theirs: list[float]) -> Figure:
@@ -37,3 +37,16 @@ def test_a_row_says_whether_its_target_is_met(asked: float, verdict: Verdict) ->
     row.at_least(figure([100], [50]), asked, "rival", "the rival")
     (check,) = row.checks
     assert (check.verdict, check.found) == (verdict, "2.00x")
+
+
+def rows(work: str, *titles: str) -> list[Row]:
+    return [Row(work, title, work=work) for title in titles]
+
+
+def test_measuring_some_rows_again_keeps_the_others_in_their_order() -> None:
+    run = Run({}, {})
+    order = ["append", "read", "sse"]
+    for work in ("append", "read", "sse"):
+        run.replace(work, rows(work, f"{work} 1", f"{work} 2"), order)
+    run.replace("read", rows("read", "read again"), order)
+    assert [row.title for row in run.rows] == ["append 1", "append 2", "read again", "sse 1", "sse 2"]
