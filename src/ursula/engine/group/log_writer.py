@@ -80,6 +80,8 @@ class LogWriter:
 
     def give_up(self, reason: str) -> None:
         """Nothing more will be written or applied: fail everything that waits for it."""
+        if self._begun is not None and asyncio.iscoroutine(self._begun[1]):
+            self._begun[1].close()  # it was not even started
         while self.in_flight:
             replies = self.in_flight.popleft().replies
             self._finish(replies, [OutcomeUnknown(reason)] * len(replies))
