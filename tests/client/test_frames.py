@@ -36,5 +36,5 @@ def test_a_frame_is_a_length_of_four_bytes_and_a_payload() -> None:
 
 def test_a_length_that_cannot_be_right_is_refused() -> None:
     reader = FrameReader(payload_bytes_max=1000)
-    with pytest.raises(ValueError, match="more than 1000"):
+    with pytest.raises(ValueError, match="exceeds the limit of 1000"):
         reader.feed(b"HTTP/1.1 200 OK")

@@ -49,6 +49,8 @@ class RemoteLog:
     """A log whose tail must be asked for, as in a cluster. The calls of `tail` can be held and can fail."""
 
     known_tail = None
+    batch_bytes = MemoryLog.batch_bytes
+    entry_bytes_max: int | None = None
 
     def __init__(self) -> None:
         self.memory = GatedLog()

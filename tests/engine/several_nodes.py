@@ -13,7 +13,7 @@ from tests.engine.driving import FakeClock, until
 from tests.engine.nodes import got
 
 from ursula.cold.objects.fs import FsStore
-from ursula.cold.objects.store import Store
+from ursula.cold.objects.store import Store, StoreUnavailable
 from ursula.config import ColdSettings, LogKind
 from ursula.engine.group.group import Group
 from ursula.engine.keeper import KeeperRole
@@ -45,6 +45,8 @@ class SharedLog:
     """One node's connection to the log that all nodes share. Closing it ends only this connection."""
 
     known_tail = None
+    batch_bytes = 64 * 1024
+    entry_bytes_max: int | None = 128 * 1024
 
     def __init__(self, memory: "SharedMemory") -> None:
         self._memory = memory
@@ -126,7 +128,7 @@ class Member(Node):
             log_segment_bytes=0,
             clock=cluster.clock,
             cold=cluster.cold,
-            store=cluster.open_store(),
+            store=cluster.open_store(number),
             identity=cluster.identity,
             role=self.role,
         )
@@ -146,9 +148,14 @@ class Member(Node):
 class SlowStore(FsStore):
     """Local files, of which state objects may take a while to read."""
 
-    def __init__(self, root: Path, cluster: "Cluster") -> None:
-        super().__init__(root)
+    def __init__(self, root: Path, cluster: "Cluster", owner: str) -> None:
+        super().__init__(root, owner)
         self._cluster = cluster
+
+    async def put(self, key: str, data: bytes | memoryview) -> None:
+        if self._cluster.is_full:
+            raise StoreUnavailable("the disk is full")
+        await super().put(key, data)
 
     async def get(self, key: str) -> bytes:
         if key.startswith("state"):
@@ -167,14 +174,16 @@ class Cluster:
         self.nodes: dict[int, Member] = {}
         self.problems: list[BaseException] = []
         """Why nodes have ended by themselves."""
+        self.is_full = False
+        """Whether the store accepts no objects."""
         self.state_seconds = 0.0
         """How long it takes to read a state object."""
         self._folder = folder
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def open_store(self) -> Store:
-        """The store, as one more node uses it."""
-        return SlowStore(self._folder / "cold", self)
+    def open_store(self, number: int = 0) -> Store:
+        """The store, as a node uses it."""
+        return SlowStore(self._folder / "cold", self, f"n{number}")
 
     async def start(self, number: int) -> Member:
         """Start a node, and wait until it serves."""

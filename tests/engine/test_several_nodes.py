@@ -2,19 +2,32 @@
 
 import asyncio
 import random
+import time
 import weakref
 from pathlib import Path
 
 import pytest
-from tests.engine.driving import a_while, append, create, until
-from tests.engine.several_nodes import Cluster, Member, cluster_of, content_of, rows_of
+from tests.engine.driving import SECOND, a_while, append, create, until
+from tests.engine.several_nodes import Cluster, Member, SharedLog, cluster_of, content_of, rows_of
+from tests.http.staged import arrow
 
 from ursula.cold.state import manifest as manifests
 from ursula.config import ColdSettings
-from ursula.engine.failures import NotCurrent, OutcomeUnknown
+from ursula.engine.failures import NotCurrent, OutcomeUnknown, Unavailable
 from ursula.engine.start.load_state import StoreRefused
-from ursula.model.commands import Append, Create, Delete, RequestFlush
-from ursula.model.outcomes import Appended, Created, Done, Refused
+from ursula.model.codec.entry import decode
+from ursula.model.commands import (
+    Append,
+    Collect,
+    Create,
+    CreateBucket,
+    Delete,
+    IngestBegin,
+    IngestRows,
+    RequestFlush,
+    SetAttributes,
+)
+from ursula.model.outcomes import Appended, Created, Done, Ingest, Refused
 
 pytestmark = pytest.mark.anyio
 
@@ -223,6 +236,122 @@ async def test_a_store_without_the_manifest_of_a_trimmed_log_is_rejected(tmp_pat
     await cluster.start(0)
     (problem,) = cluster.problems
     assert isinstance(problem, StoreRefused)
+    await cluster.stop()
+
+
+async def test_a_start_removes_only_its_own_unfinished_files(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        await written(cluster.nodes[0])
+        await flushed(cluster.nodes[0])
+        own, other = (cluster.nodes[number].unfinished.new_path("segment") for number in (1, 0))
+        own.write_bytes(b"half")
+        other.write_bytes(b"half")
+        await cluster.kill(1)
+        await cluster.start(1)
+        assert not own.exists()
+        assert other.exists()
+        await cluster.nodes[1].store.forget_unfinished(0.0)
+        assert not other.exists(), "the collector removes what is old, whoever left it"
+
+
+async def test_a_bulk_write_is_left_to_the_node_that_moves_it(tmp_path: Path) -> None:
+    rows = [(f"s{number % 100}", b"x") for number in range(20_000)]
+    async with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        await first.group.propose_and_wait(CreateBucket("b"))
+        key = await staged(first, arrow(rows))
+        command = IngestBegin("b", "job", 1, (key,), True, "text/plain", False, cluster.clock())
+        driving = asyncio.create_task(first.ingest(command, 60))
+        await until(lambda: entries_with_rows(cluster) > 0)
+        await second.group.current()
+        before = entries_with_rows(cluster)
+        outcomes = await asyncio.gather(driving, second.ingest(command, 60))
+        assert all(isinstance(outcome, Ingest) and outcome.appended == len(rows) for outcome in outcomes)
+        parts = entries_with_rows(cluster)
+        assert parts > before, "it was not over when the second node was asked"
+        assert parts == len(set(firsts(cluster))), "no part was logged twice"
+
+
+async def test_a_bulk_write_whose_node_died_is_continued_by_another(tmp_path: Path) -> None:
+    rows = [(f"s{number % 100}", b"x") for number in range(20_000)]
+    async with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        await first.group.propose_and_wait(CreateBucket("b"))
+        key = await staged(first, arrow(rows))
+        command = IngestBegin("b", "job", 1, (key,), True, "text/plain", False, cluster.clock())
+        driving = asyncio.create_task(first.ingest(command, 60))
+        await until(lambda: entries_with_rows(cluster) > 0)
+        first._ingesters.stop()
+        await cluster.kill(0)
+        driving.cancel()
+        await asyncio.gather(driving, return_exceptions=True)
+        outcome = await second.ingest(command, 60)
+        assert isinstance(outcome, Ingest)
+        assert outcome.appended == len(rows)
+
+
+async def test_an_entry_that_is_too_large_for_the_log_goes_through_the_store(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        await first.group.propose_and_wait(create())
+        large = b"x" * 300_000
+        assert isinstance(await first.group.propose_and_wait(append(large)), Appended)
+        await cluster.in_step()
+        assert all(len(entry.payload) < SharedLog.batch_bytes for entry in cluster.memory._entries)
+        assert {await content_of(node, "s") for node in cluster.nodes.values()} == {large}
+        (_, blob), *_ = second.group.state.stored.bodies
+        assert await second.store.size(f"blobs/{blob}") > len(large)
+        started = await cluster.start(2)
+        assert await content_of(started, "s") == large, "a new node reads it too"
+        await flushed(first)
+        await cluster.in_step()
+        assert [node.group.state.stored.bodies for node in cluster.nodes.values()] == [[], [], []]
+        assert f"blobs/{blob}" in second.group.state.stored.replaced, "it is collected when it is old"
+        assert rows_of(first) == rows_of(second) == rows_of(started)
+
+
+async def test_entries_are_bounded_whatever_their_commands_are(tmp_path: Path) -> None:
+    async with cluster_of(1, tmp_path) as cluster:
+        group = cluster.nodes[0].group
+        await group.propose_and_wait(create())
+        attributes = [b'{"number":%d,"rest":"%b"}' % (number, b"x" * 4000) for number in range(200)]
+        outcomes = await asyncio.gather(
+            *(group.propose_and_wait(SetAttributes("b", "s", one)) for one in attributes)
+        )
+        assert not any(isinstance(outcome, Refused) for outcome in outcomes)
+        assert len(cluster.memory._entries) > 10
+        assert all(len(entry.payload) <= SharedLog.batch_bytes for entry in cluster.memory._entries)
+        objects = tuple(f"staging/b/{number:0100d}" for number in range(2000))
+        await group.propose_and_wait(IngestBegin("b", "job", 1, objects, True, None, False, cluster.clock()))
+        assert group.state.ingests["b", "job"].objects == objects
+        assert all(len(entry.payload) <= SharedLog.batch_bytes for entry in cluster.memory._entries)
+
+
+async def test_an_entry_whose_blob_may_have_been_collected_counts_nowhere(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        await first.group.propose_and_wait(create())
+        later = (time.time_ns() // 1000) + 3600 * SECOND
+        await first.group.propose_and_wait(Collect(later, 0))
+        outcome = await first.group.propose_and_wait(append(b"x" * 300_000))
+        assert isinstance(outcome, Refused)
+        await cluster.in_step()
+        assert {await content_of(node, "s") for node in (first, second)} == {b""}
+        assert isinstance(await first.group.propose_and_wait(append(b"small")), Appended)
+
+
+async def test_a_large_entry_that_cannot_be_stored_is_certainly_not_written(tmp_path: Path) -> None:
+    async with cluster_of(1, tmp_path) as cluster:
+        node = cluster.nodes[0]
+        await node.group.propose_and_wait(create())
+        cluster.is_full = True
+        outcome = await node.group.propose_and_wait(append(b"x" * 300_000))
+        cluster.is_full = False
+        assert isinstance(outcome, Unavailable)
+        assert "was not stored: the disk is full" in outcome.reason
+        await until(lambda: node.log_problem is None)
+        assert isinstance(await node.group.propose_and_wait(append(b"small")), Appended)
+        assert await content_of(node, "s") == b"small"
 
 
 async def test_only_the_keeper_ends_streams_by_itself(tmp_path: Path) -> None:
@@ -330,3 +459,23 @@ async def flushed(node: Member) -> int:
     positions = await node.flush()
     assert isinstance(positions, list), positions
     return positions[0]
+
+
+async def staged(node: Member, data: bytes) -> str:
+    """Store rows for a bulk write to the bucket b; returns their key."""
+    writer = await asyncio.to_thread(node.blobs.create)
+    writer.write(data)
+    key = await node.stage("b", writer)
+    writer.discard()
+    return key
+
+
+def firsts(cluster: Cluster) -> list[int]:
+    """The first row of each part of a bulk write in the log."""
+    commands = (command for entry in cluster.memory._entries for command in decode(entry.payload).commands)
+    return [command.first for command in commands if isinstance(command, IngestRows)]
+
+
+def entries_with_rows(cluster: Cluster) -> int:
+    """How many parts of a bulk write are in the log."""
+    return len(firsts(cluster))

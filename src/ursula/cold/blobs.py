@@ -2,6 +2,10 @@
 
 A blob is first written to a temporary file, and gets its key when it is complete. It is part of the data only
 once a command in the log names it.
+
+The bytes of a snapshot are exactly those that the application sent; the command has their digest. The bytes
+of a large body are its messages, one after the other; the command has the size of each, and a checksum of
+each block of `BLOCK_BYTES`.
 """
 
 import asyncio

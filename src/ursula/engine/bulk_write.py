@@ -25,6 +25,8 @@ from .group.group import Group
 PART_BYTES = 1024 * 1024
 PART_ROWS = 2048
 BACKPRESSURE_SECONDS = 0.2
+STALLED_SECONDS = 1.0
+"""A bulk write that has not moved for this long is not driven by another node: this one continues it."""
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +35,19 @@ Check = Callable[[str, str, int], tuple[str, str] | None]
 
 Name = tuple[str, str]
 """Bucket and app."""
+
+
+class IngestProgress(NamedTuple):
+    """How far a bulk write has come: the next row of which object."""
+
+    version: int
+    object: int
+    row: int
+
+    @classmethod
+    def of(cls, ingest: Ingest) -> "IngestProgress":
+        """The progress in the state."""
+        return cls(ingest.version, ingest.object, ingest.row)
 
 
 class _Part(NamedTuple):
@@ -53,6 +68,7 @@ class Ingesters:
         self._scratch = scratch
         self._check: Check = check or (lambda bucket, stream, size: None)
         self._tasks: dict[Name, asyncio.Task[None]] = {}
+        self._driven_to: dict[Name, IngestProgress] = {}
 
     async def ingest(
         self, group: Group, command: IngestBegin, patience_seconds: float
@@ -101,6 +117,8 @@ class Ingesters:
     async def _drive(self, group: Group, name: Name) -> None:
         """Append all rows that have not been appended yet."""
         while (ingest := group.state.ingests.get(name)) is not None and not ingest.ended:
+            if not await self._is_ours(group, name, ingest):
+                continue
             key = ingest.objects[ingest.object]
             local = self._store.local_path(key)
             path = local or self._scratch / f"staged-{new_ulid()}"
@@ -116,6 +134,18 @@ class Ingesters:
             finally:
                 if local is None:
                     await asyncio.to_thread(path.unlink, missing_ok=True)
+
+    async def _is_ours(self, group: Group, name: Name, ingest: Ingest) -> bool:
+        """Whether this node should continue a bulk write: it has begun, is ours, or has stopped moving."""
+        progress = IngestProgress.of(ingest)
+        if progress == IngestProgress(ingest.version, 0, 0) or progress == self._driven_to.get(name):
+            return True
+        await asyncio.sleep(STALLED_SECONDS)
+        now = group.state.ingests.get(name)
+        if now is None or now.ended or IngestProgress.of(now) != progress:
+            return False
+        self._driven_to[name] = progress
+        return True
 
     async def _append_rows(self, group: Group, name: Name, ingest: Ingest, path: Path) -> None:
         """Append the remaining rows of one object, unless another node appends them first."""
@@ -133,6 +163,8 @@ class Ingesters:
                 is_end=part.is_end,
             )
             outcome = await self._append_patiently(group, command)
+            if isinstance(outcome, RowsIngested):
+                self._driven_to[name] = IngestProgress.of(outcome.ingest)
             if isinstance(outcome, Ignored) or (isinstance(outcome, RowsIngested) and outcome.ingest.ended):
                 return
             if not isinstance(outcome, RowsIngested):

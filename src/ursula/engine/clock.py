@@ -1,4 +1,8 @@
-"""The clock is an argument, so that tests can set the time. Only ULIDs read the machine's clock directly."""
+"""The clock is an argument, so that tests can set the time.
+
+Only the names of objects, the age of unfinished files and the cursors of live reads come from the machine's
+clock directly.
+"""
 
 import asyncio
 import logging

@@ -44,6 +44,7 @@ from .failures import Failure, NotCurrent
 from .flush.flusher import Flusher, FlushSettings
 from .group.evictor import Evictor
 from .group.group import Group
+from .group.large_entries import LargeEntries
 from .keeper import KeeperRole
 from .reads.blobs import BlobReads
 from .reads.cold_feed import FeedReads
@@ -91,13 +92,15 @@ class Node:
         check_row: Check | None = None,
         identity: Identity | None = None,
         role: KeeperRole | None = None,
+        write_wait_seconds: float | None = None,
     ) -> None:
         """`log` says where the log is kept. A node with a durable log needs a data folder; any other must not
         have one, since the store in it would outlive the log.
 
         `server` identifies this node in its heartbeat in the store; without it there is no heartbeat.
         `check_row` says which rows of a bulk write no stream could accept. `identity` is that of a node
-        without a folder. A node without a `role` is always the keeper.
+        without a folder. A node without a `role` is always the keeper. `write_wait_seconds` is how long a
+        request may wait for the log.
         """
         if log.is_durable != (folder is not None):
             needs = "needs a data folder" if log.is_durable else "must not have a data folder"
@@ -108,6 +111,7 @@ class Node:
         self._log_segment_bytes = log_segment_bytes
         self._clock = clock
         self._role = role or KeeperRole()
+        self._write_wait_seconds = write_wait_seconds
         own_identity = identity or Identity(FORMAT, secrets.token_hex(8), 1, 1)
         self._identity = folder.identity if folder else own_identity
         self.cluster = self._identity.cluster
@@ -251,6 +255,8 @@ class Node:
             feed=feed,
             evictor=Evictor(state, self.cache, self.cold.flush_interval),
             role=self._role,
+            write_wait_seconds=self._write_wait_seconds,
+            large_entries=LargeEntries(self.store),
         )
         settings = FlushSettings(
             self.cluster, self.generation, self.cold.flush_size, self.cold.flush_interval

@@ -86,6 +86,9 @@ class FileLog:
         segments, tail, writer = await asyncio.to_thread(start)
         return cls(disk, folder, segments, tail, writer)
 
+    batch_bytes = 1024 * 1024
+    entry_bytes_max: int | None = None
+
     @property
     def known_tail(self) -> int:
         """The position of the last synced entry, or the one before the first."""
@@ -118,7 +121,7 @@ class FileLog:
         return future
 
     def follow(self, after: int) -> Follower:
-        """Entries after a position, then live ones; iterating raises Trimmed or LogDamaged."""
+        """Entries after a position, then live ones; iterating raises EntriesTrimmed or LogDamaged."""
         follower = Follower(after, self._open_stored)
         self._followers.add(follower)
         if self._closed:

@@ -45,6 +45,16 @@ class Log(Protocol):
         ...
 
     @property
+    def batch_bytes(self) -> int:
+        """How large an entry with several commands should be at the most."""
+        ...
+
+    @property
+    def entry_bytes_max(self) -> int | None:
+        """How large an entry may be; None if there is no limit."""
+        ...
+
+    @property
     def first(self) -> int:
         """The position before the first entry that is still in the log."""
         ...

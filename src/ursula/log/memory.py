@@ -17,6 +17,9 @@ class MemoryLog:
         self._followers: WeakSet[Follower] = WeakSet()
         self._closed = False
 
+    batch_bytes = 1024 * 1024
+    entry_bytes_max: int | None = None
+
     @property
     def known_tail(self) -> int:
         """The position of the last entry, or the one before the first."""

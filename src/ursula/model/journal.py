@@ -50,7 +50,7 @@ class Gauge:
 
 
 class Journal:
-    """The columns of one part. Row i belongs to the last log entry whose `first_row` is at or below i.
+    """The columns of one part. Row i belongs to the last log entry whose first row is at or below i.
 
     Values that can be derived are not kept: a row ends after its payload, and its stream knows the rest.
     """

@@ -1,6 +1,6 @@
 """The fixed limits on what clients may send and ask for, each named with its unit.
 
-Settings that an operator may change are in config.py.
+Settings that an operator may change are in `config`.
 """
 
 PRODUCER_ID_BYTES_MAX = 256

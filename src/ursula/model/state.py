@@ -170,6 +170,17 @@ class State:
         self.position = position
         self.at = max(self.at, at)
 
+    def note_entry_blob(self, blob: str, made_at: int) -> bool:
+        """Note that the entry begun last is in a blob; False if the entry must be ignored.
+
+        The blob may have been collected if it was stored long before it was logged. Then nothing of the entry
+        counts, whether or not the blob is still there: all replicas must decide alike.
+        """
+        if self.may_be_collected(made_at):
+            return False
+        self.stored.bodies.append((self.position, blob))
+        return True
+
     def apply(self, command: AnyCommand, index: int) -> AnyOutcome:
         """Apply one command of the entry begun last: decide it, then make the change."""
         kind = type(command)

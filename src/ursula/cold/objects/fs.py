@@ -46,9 +46,11 @@ _HINTS = {
 class FsStore:
     """The objects below a folder, which is created with the first object."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, owner: str = "") -> None:
+        """If several processes share the folder, each is an `owner` with unfinished files of its own."""
         self._root = Path(os.path.abspath(root))
-        self._unfinished = self._root / UNFINISHED
+        self._all_unfinished = self._root / UNFINISHED
+        self._unfinished = self._all_unfinished / owner
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="store")
 
     @property
@@ -101,9 +103,17 @@ class FsStore:
         """The file of an object."""
         return self._root / check_key(key)
 
-    async def forget_unfinished(self, older_than: float = 0.0) -> None:
-        """Remove unfinished files of killed processes that are older than this, in seconds."""
-        await self._do(self._forget_unfinished, time.time() - older_than)
+    @property
+    def unfinished(self) -> Path:
+        """The folder for files that are not objects yet."""
+        return self._unfinished
+
+    async def forget_unfinished(self, older_than: float | None = None) -> None:
+        """Remove the unfinished files that this owner left, or older ones of all owners."""
+        if older_than is None:
+            await self._do(self._forget_unfinished, self._unfinished, time.time())
+        else:
+            await self._do(self._forget_unfinished, self._all_unfinished, time.time() - older_than)
 
     async def close(self) -> None:
         """Wait until the operations in progress have ended."""
@@ -260,10 +270,10 @@ class FsStore:
                 if folder != self._root:
                     folders.add(folder.parent)
 
-    def _forget_unfinished(self, before: float) -> None:
-        for path in self._unfinished.glob("*"):
+    def _forget_unfinished(self, folder: Path, before: float) -> None:
+        for path in folder.rglob("*"):
             with suppress(FileNotFoundError):
-                if path.stat().st_mtime <= before:
+                if path.is_file() and path.stat().st_mtime <= before:
                     path.unlink()
 
 

@@ -203,7 +203,11 @@ class S3Store:
     def local_path(self, key: str) -> None:
         """Nothing is on this machine."""
 
-    async def forget_unfinished(self, older_than: float = 0.0) -> None:
+    @property
+    def unfinished(self) -> None:
+        """Nothing is on this machine."""
+
+    async def forget_unfinished(self, older_than: float | None = None) -> None:
         """Do nothing: a lifecycle rule of the bucket removes the parts of unfinished uploads."""
 
     async def close(self) -> None:

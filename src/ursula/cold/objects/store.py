@@ -63,8 +63,15 @@ class Store(Protocol):
     def local_path(self, key: str) -> Path | None:
         """The file of an object, if the store is on this machine."""
 
-    async def forget_unfinished(self, older_than: float = 0.0) -> None:
-        """Remove unfinished files of killed processes that are older than this, in seconds."""
+    @property
+    def unfinished(self) -> Path | None:
+        """The folder for files that are not objects yet, if the store is on this machine."""
+
+    async def forget_unfinished(self, older_than: float | None = None) -> None:
+        """Remove the unfinished files that an earlier process of this node left.
+
+        With an age in seconds: those of all nodes that are older than this.
+        """
 
     async def close(self) -> None:
         """Release threads and connections."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .store import UNFINISHED, Store, StoreUnavailable
+from .store import Store, StoreUnavailable
 from .ulid import new_ulid
 
 
@@ -12,8 +12,7 @@ class Unfinished:
     """A folder for unfinished files: in a local store, so that a rename is enough; otherwise `scratch`."""
 
     def __init__(self, store: Store, scratch: Path) -> None:
-        own = store.local_path("any")
-        self._folder = scratch if own is None else own.parent / UNFINISHED
+        self._folder = store.unfinished or scratch
 
     def new_path(self, kind: str) -> Path:
         """A new path that ends with `kind`, in a folder that exists. Blocking."""

@@ -367,6 +367,11 @@ class Flusher:
     async def _give_up(self, cut: _Cut, *objects: StoredSegment | StoredState | None) -> NoReturn:
         """Remove the objects of a flush that was certainly not recorded."""
         await self._store.delete([stored.key for stored in objects if stored is not None])
+        if self._group.state.stored.flushed == cut.start:
+            raise FlushFailed(
+                f"the flush up to position {cut.position} took longer than objects without a name are kept "
+                "(cold.keep_replaced)"
+            )
         raise FlushOvertaken(f"the flush up to position {cut.position} was overtaken by another node's")
 
     def _base_is_due(self) -> bool:

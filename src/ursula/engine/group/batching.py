@@ -17,6 +17,8 @@ from ..failures import Failure
 
 BATCH_COMMANDS_MAX = 1024
 BATCH_BYTES_MAX = 1024 * 1024
+COMMAND_BYTES = 96
+"""About how many bytes of an entry a command takes beside its messages; only logs with a limit need it."""
 NEVER = 1 << 62
 
 Reply = Callable[[AnyOutcome | Failure], None]
@@ -34,9 +36,18 @@ class NextBatch(NamedTuple):
 class BatchQueue:
     """Commands that were proposed and are not in a batch yet."""
 
-    def __init__(self, begin: Callable[[], None]) -> None:
-        """`begin` is called when the next batch should begin at once."""
+    def __init__(
+        self, begin: Callable[[], None], bytes_max: int = BATCH_BYTES_MAX, command_bytes: int = 0
+    ) -> None:
+        """`begin` is called when the next batch should begin at once.
+
+        A batch has at most `bytes_max`, where a command counts `command_bytes` beside its messages.
+        """
         self.body_bytes = 0
+        self._bytes_max = bytes_max
+        self._command_bytes = command_bytes
+        self.taken = 0
+        """How many commands have left the queue since the start."""
         self._begin = begin
         self._commands: list[AnyCommand] = []
         self._replies: list[Reply | None] = []
@@ -54,6 +65,11 @@ class BatchQueue:
             self._awaited = None
         if len(self._commands) >= self._begin_count:
             self._begin()
+
+    @property
+    def added(self) -> int:
+        """How many commands were added since the start."""
+        return self.taken + len(self._commands)
 
     def log_is_idle(self) -> None:
         """Begin the next batch as soon as enough commands are waiting."""
@@ -76,21 +92,44 @@ class BatchQueue:
         count = len(commands)
         self._begin_count = NEVER
         self._last_counts = self._last_counts[1], count
-        if count > BATCH_COMMANDS_MAX or self.body_bytes > BATCH_BYTES_MAX:
-            count = _fitting(commands)
+        if count > BATCH_COMMANDS_MAX or self.body_bytes + count * self._command_bytes > self._bytes_max:
+            count = self._fitting(commands)
         self._commands, self._replies = commands[count:], replies[count:]
         del commands[count:], replies[count:]
+        self.taken += count
         left_bytes = sum(map(size_of, self._commands))
         body_bytes, self.body_bytes = max(0, self.body_bytes - left_bytes), left_bytes
         if commands and isinstance(commands[0], IngestRows):
             body_bytes = sum(len(message) for row in commands[0].rows for message in row.messages)
         return NextBatch(commands, replies, body_bytes)
 
-    def give_up(self) -> list[Reply | None]:
-        """Forget all commands; returns the replies that the caller must answer."""
-        replies, self._commands, self._replies = self._replies, [], []
-        self.body_bytes = 0
-        return replies
+    def _fitting(self, commands: list[AnyCommand]) -> int:
+        """How many of the commands make up the next batch: as many as fit, and at least one."""
+        size = 0
+        for count, command in enumerate(commands[:BATCH_COMMANDS_MAX]):
+            size += size_of(command) + self._command_bytes
+            if count and size > self._bytes_max:
+                return count
+        return min(len(commands), BATCH_COMMANDS_MAX)
+
+    def put_back(self, batch: NextBatch, first: int) -> NextBatch:
+        """Put back the commands of the batch taken last from this place on; returns the others."""
+        commands, replies, _ = batch
+        self._commands = commands[first:] + self._commands
+        self._replies = replies[first:] + self._replies
+        self.taken -= len(commands) - first
+        returned_bytes = sum(map(size_of, commands[first:]))
+        self.body_bytes += returned_bytes
+        return NextBatch(commands[:first], replies[:first], max(0, batch.body_bytes - returned_bytes))
+
+    def drop(self, upto: int) -> list[Reply | None]:
+        """Forget the commands up to this number; returns the replies that the caller must answer."""
+        count = max(0, min(upto - self.taken, len(self._commands)))
+        dropped, self._replies = self._replies[:count], self._replies[count:]
+        self.body_bytes = max(0, self.body_bytes - sum(map(size_of, self._commands[:count])))
+        del self._commands[:count]
+        self.taken += count
+        return dropped
 
 
 def reply_to_future() -> tuple["asyncio.Future[AnyOutcome | Failure]", Reply]:
@@ -114,13 +153,3 @@ def size_of(command: AnyCommand) -> int:
 def creation_bytes(command: Create) -> int:
     """How much a new stream without messages adds to the hot bytes."""
     return ROW_BYTES + len(command.attributes or b"")
-
-
-def _fitting(commands: list[AnyCommand]) -> int:
-    """How many of the commands make up the next batch: as many as fit, and at least one."""
-    size = 0
-    for count, command in enumerate(commands[:BATCH_COMMANDS_MAX]):
-        size += size_of(command)
-        if count and size > BATCH_BYTES_MAX:
-            return count
-    return min(len(commands), BATCH_COMMANDS_MAX)

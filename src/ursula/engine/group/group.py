@@ -10,10 +10,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ...log.interface import Log
 from ...model.codec import entry as entries
-from ...model.codec.entry import Batch
+from ...model.codec.entry import Batch, DecodedEntry, EntryUnreadable, StoredEntry
 from ...model.commands import (
     AnyCommand,
     Append,
@@ -27,6 +28,7 @@ from ...model.commands import (
     Merge,
     StoreCommand,
 )
+from ...model.decide.refusals import stored_too_long_ago
 from ...model.outcomes import AnyOutcome, Appended, Created, Ended, Refused, Undeleted
 from ...model.state import State
 from ..clock import Clock, LogClock
@@ -41,10 +43,12 @@ from .batching import Reply, creation_bytes, reply_to_future, size_of
 from .evictor import Evictor
 from .expiry import SOON_SECONDS, Expiry
 from .fast_append import is_usual
+from .large_entries import LargeEntries, stored_at
 from .log_writer import LogWriter
 from .resolver import Resolver
 from .watchers import Watchers
 from .watermarks import Watermarks
+from .write_deadlines import WriteDeadlines
 
 SLICE_SECONDS = 0.005
 
@@ -69,10 +73,14 @@ class Group:
         feed: FeedReads | None = None,
         evictor: Evictor | None = None,
         role: KeeperRole | None = None,
+        write_wait_seconds: float | None = None,
+        large_entries: LargeEntries | None = None,
     ) -> None:
         """`start` is the position of the state. Without `cold` and `feed`, nothing may have been flushed.
 
-        Without a `role` this is the only node, and its keeper.
+        Without a `role` this is the only node, and its keeper. `write_wait_seconds` is how long a request may
+        wait for the log: the log of a single node fails by itself, a shared one may be silent for long. A log
+        with a limit needs `large_entries`.
         """
         self.number = number
         self.log = log
@@ -89,8 +97,15 @@ class Group:
         self._start = start
         self._clock = LogClock(clock, self.state.at)
         self._watermarks = Watermarks(log, start)
-        self._writer = LogWriter(log, self._clock, self._finish)
+        self._large_entries = large_entries
+        self._writer = LogWriter(log, self._clock, self._finish, large_entries)
         self._queue = self._writer.queue
+        self._write_wait_seconds = write_wait_seconds
+        self._deadlines = (
+            None
+            if write_wait_seconds is None
+            else WriteDeadlines(self._writer, self._watermarks, write_wait_seconds)
+        )
         self.expiry = Expiry(self.state, self._clock, self._watermarks, self._enqueue, role or KeeperRole())
         self._resolver = Resolver(self.state, cold, self.propose)
         self._rejected_bytes = 1
@@ -116,7 +131,10 @@ class Group:
         """Replay the log, then serve until `stop`. Raises the error that makes that impossible."""
         self.replay_target = await self.log.tail()
         self._note_recovery()
-        self._tasks = [asyncio.create_task(self._apply_entries()), asyncio.create_task(self._writer.run())]
+        work = [self._apply_entries(), self._writer.run()]
+        if self._deadlines is not None:
+            work.append(self._deadlines.run())
+        self._tasks = [asyncio.create_task(one) for one in work]
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             if not task.cancelled() and task.exception() is not None:
@@ -139,7 +157,10 @@ class Group:
         self.expiry.stop()
         self.evictor.stop()
         if self.recovered:  # a command that waited to be decided may still be enqueued
-            await self._watermarks.wait_until_finished()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._write_wait_seconds):
+                    await self._watermarks.wait_until_finished()
+        self._writer.give_up("the server is stopping")
         await self.log.close()
         for task in self._tasks:
             task.cancel()
@@ -333,16 +354,25 @@ class Group:
         async for position, payload in self.log.follow(self.applied):
             if in_flight and in_flight[0].payload == payload:
                 batch = in_flight[0]
-                self._apply(position, batch.at, batch.commands, batch.replies, None)
+                self._apply(position, batch.at, batch.commands, batch.replies, None, batch.stored)
                 in_flight.popleft()  # only now: if applying it fails, `give_up` must still find it
             else:
-                entry = entries.decode(payload)
-                self._apply(position, entry.at, entry.commands, None, entry.batches)
+                entry = entries.decode_any(payload)
+                stored = None
+                if isinstance(entry, StoredEntry):
+                    stored, entry = entry, await self._fetch(entry, position)
+                self._apply(position, entry.at, entry.commands, None, entry.batches, stored)
                 if not self.recovered:
                     self._note_recovery()
             if time.perf_counter() > slice_end:
                 await asyncio.sleep(0)
                 slice_end = time.perf_counter() + SLICE_SECONDS
+
+    async def _fetch(self, entry: StoredEntry, position: int) -> DecodedEntry:
+        """Fetch an entry that is in the store."""
+        if self._large_entries is None:
+            raise EntryUnreadable(f"a log entry is in the blob {entry.blob}, and this group has no store")
+        return await self._large_entries.get(entry, position)
 
     def _apply(
         self,
@@ -351,12 +381,18 @@ class Group:
         commands: list[AnyCommand],
         replies: list[Reply | None] | None,
         batches: list[Batch] | None,
+        stored: StoredEntry | None,
     ) -> None:
         """Apply an entry: the commands of a batch that was proposed here, or the batches of any other."""
         state = self.state
         state.begin(position, at)
         self._clock.note(at)
-        outcomes = state.apply_all(commands) if batches is None else state.apply_batches(batches)
+        if stored is not None and not state.note_entry_blob(stored.blob, stored_at(stored)):
+            outcomes: list[AnyOutcome] = [stored_too_long_ago()] * len(commands)
+        elif batches is None:
+            outcomes = state.apply_all(commands)
+        else:
+            outcomes = state.apply_batches(batches)
         self._watermarks.applied = position
         self._note_deadlines(commands, outcomes)
         if self.on_cut or state.residency.has_evictable:
@@ -369,7 +405,11 @@ class Group:
             self.watchers.wake(commands, outcomes)
 
     def _note_store(self, commands: list[AnyCommand]) -> None:
-        """Make the cut that a flusher of this group has requested, and evict stored and trimmed data."""
+        """Make the cut that a flusher of this group has requested, and evict stored and trimmed data.
+
+        The next entry would make the cut too. But the flusher must capture the state as of the cut, and by
+        the time of the next entry it is too late for that.
+        """
         for command in commands:
             if isinstance(command, FlushBegin) and command.flusher in self.on_cut:
                 self.state.make_cut()

@@ -8,16 +8,20 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
-from ...log.interface import AppendFailed, AppendRefused, AppendUnknown, Log
+from ...cold.objects.store import StoreFailed
+from ...log.interface import AppendFailed, AppendRefused, AppendRetryable, AppendUnknown, Log
 from ...model.codec import entry as entries
+from ...model.codec.entry import StoredEntry
 from ...model.commands import AnyCommand
 from ...model.outcomes import AnyOutcome, Refused
 from ..clock import Clock
 from ..failures import Failure, OutcomeUnknown, Unavailable
-from .batching import BatchQueue, Reply
+from .batching import COMMAND_BYTES, BatchQueue, NextBatch, Reply
 from .counters import Counters
+from .large_entries import LargeEntries
 
 PROBE_SECONDS = 1.0
 
@@ -35,13 +39,22 @@ class InFlightBatch(NamedTuple):
     replies: list[Reply | None]
     body_bytes: int
     payload: bytes
+    first: int
+    """The number of its first command: see `BatchQueue.taken`."""
+    stored: StoredEntry | None = None
+    """The blob that it is in, if it is too large for the log."""
 
 
 class LogWriter:
     """Writes the batches of one group. `finish` replies to the commands of a batch that was not written."""
 
-    def __init__(self, log: Log, clock: Clock, finish: Finish) -> None:
-        self.queue = BatchQueue(self._begin)
+    def __init__(
+        self, log: Log, clock: Clock, finish: Finish, large_entries: LargeEntries | None = None
+    ) -> None:
+        """Without `large_entries`, the log must not have a limit."""
+        is_limited = log.entry_bytes_max is not None
+        self.queue = BatchQueue(self._begin, log.batch_bytes, COMMAND_BYTES if is_limited else 0)
+        self._large_entries = large_entries
         self.in_flight: deque[InFlightBatch] = deque()
         """Oldest first; the group removes a batch when it applies it."""
         self.counters = Counters()
@@ -80,20 +93,58 @@ class LogWriter:
 
     def give_up(self, reason: str) -> None:
         """Nothing more will be written or applied: fail everything that waits for it."""
+        if self._begun is not None and asyncio.iscoroutine(self._begun[1]):
+            self._begun[1].close()  # it was not even started
         while self.in_flight:
             replies = self.in_flight.popleft().replies
             self._finish(replies, [OutcomeUnknown(reason)] * len(replies))
-        replies = self.queue.give_up()
-        self._finish(replies, [Unavailable(reason)] * len(replies))
+        self.drop(self.queue.added, Unavailable(reason))
+
+    def drop(self, upto: int, failure: Failure) -> None:
+        """Reply with a failure to the commands up to this number that were not handed to the log yet."""
+        replies = self.queue.drop(upto)
+        if replies:
+            self._finish(replies, [failure] * len(replies))
 
     def _begin(self) -> None:
         """Hand the next batch to the log."""
-        commands, replies, body_bytes = self.queue.next_batch()
+        first = self.queue.taken
+        taken = self.queue.next_batch()
         at = self._clock()
-        payload = entries.encode(self._proposer, at, commands)
-        batch = InFlightBatch(at, commands, replies, body_bytes, payload)
+        payload = entries.encode(self._proposer, at, taken.commands)
+        limit = self._log.entry_bytes_max
+        if limit is None or len(payload) <= self._log.batch_bytes:
+            batch = InFlightBatch(at, *taken, payload, first)
+            self._begun = batch, self._log.append(payload)
+        else:
+            batch = self._begin_bounded(at, first, taken, limit)
         self.in_flight.append(batch)
-        self._begun = batch, self._log.append(batch.payload)
+
+    def _begin_bounded(self, at: int, first: int, taken: NextBatch, bytes_max: int) -> InFlightBatch:
+        """Hand fewer commands to the log than make too large an entry; a single one may go to the store."""
+        payload = entries.encode(self._proposer, at, taken.commands)
+        while len(taken.commands) > 1 and len(payload) > self._log.batch_bytes:
+            taken = self.queue.put_back(taken, len(taken.commands) // 2)
+            payload = entries.encode(self._proposer, at, taken.commands)
+        if len(payload) <= bytes_max or self._large_entries is None:
+            batch = InFlightBatch(at, *taken, payload, first)
+            self._begun = batch, self._log.append(payload)
+        else:
+            entry = self._large_entries.name(payload)
+            batch = InFlightBatch(at, *taken, entries.encode_stored(entry), first, entry)
+            storing = partial(self._large_entries.put, entry, payload)
+            self._begun = batch, self._append_stored(storing, batch.payload)
+        return batch
+
+    async def _append_stored(self, store: Callable[[], Awaitable[None]], payload: bytes) -> int:
+        """Store an entry that is too large for the log, then log its name."""
+        try:
+            await store()
+        except StoreFailed as error:
+            raise AppendRetryable(
+                f"an entry is too large for the log, and was not stored: {error}"
+            ) from error
+        return await self._log.append(payload)
 
     def _fail(self, batch: InFlightBatch, error: AppendFailed) -> None:
         """Fail a batch that was not acknowledged: as refused, unavailable or unknown."""

@@ -9,7 +9,9 @@ waited for one result does not need another.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ...log.interface import Log
 from ..background import BackgroundTasks
@@ -19,6 +21,15 @@ logger = logging.getLogger(__name__)
 
 Waiter = Callable[[Unavailable | None], None]
 """Gets None once the group has advanced far enough, or the reason why it never will."""
+
+
+class Waiting(NamedTuple):
+    """A callback: how many commands must be finished, which position applied, and since when it waits."""
+
+    finished: int
+    position: int
+    waiter: Waiter
+    since: float
 
 
 class Watermarks:
@@ -31,11 +42,11 @@ class Watermarks:
         """Those of them that got their reply."""
         self.applied = applied
         """The position of the last entry that was applied."""
-        self.waiting: list[tuple[int, int, Waiter]] = []
-        """Callbacks for `advance`, each with the count and the position that it waits for."""
+        self.waiting: list[Waiting] = []
+        """Callbacks for `advance`."""
         self._log = log
-        self._without_tail: list[tuple[int, Waiter]] = []  # wait for the next call of `Log.tail`
-        self._asking: list[tuple[int, Waiter]] = []  # wait for the call in progress
+        self._without_tail: list[Waiting] = []  # wait for the next call of `Log.tail`
+        self._asking: list[Waiting] = []  # wait for the call in progress
         self._asking_task: asyncio.Task[None] | None = None
         self._tail_problem: str | None = None
         self._failure: Unavailable | None = None
@@ -43,16 +54,16 @@ class Watermarks:
 
     def when_current(self, waiter: Waiter) -> None:
         """Call back once everything proposed here or acknowledged anywhere before now is applied."""
-        self._when_at_tail(self.proposed, waiter)
+        self._when_at_tail(Waiting(self.proposed, 0, waiter, time.monotonic()))
 
     def when_finished(self, count: int, waiter: Waiter) -> None:
         """Call back once this many of the proposed commands are finished."""
-        self._when(count, 0, waiter)
+        self._when(Waiting(count, 0, waiter, time.monotonic()))
 
     async def wait_until_current(self) -> None:
         """Wait until everything acknowledged before now is applied; NotCurrent if that cannot be known."""
         future, waiter = _future_waiter()
-        self._when_at_tail(0, waiter)
+        self._when_at_tail(Waiting(0, 0, waiter, time.monotonic()))
         failure = await future
         if failure is not None:
             raise NotCurrent(failure.reason)
@@ -67,41 +78,44 @@ class Watermarks:
     def advance(self) -> None:
         """Call the callbacks that have waited long enough."""
         waiting, self.waiting = self.waiting, []
-        for count, position, waiter in waiting:
+        for one in waiting:
             try:
-                self._when(count, position, waiter)
+                self._when(one)
             except Exception:
                 logger.exception("replying to a request failed")
+
+    def fail_since(self, since: float, failure: Unavailable) -> None:
+        """Fail the callbacks that have waited since this time, on the monotonic clock, or longer."""
+        late: list[Waiting] = []
+        for kept in (self.waiting, self._asking, self._without_tail):
+            late += [one for one in kept if one.since <= since]
+            kept[:] = [one for one in kept if one.since > since]
+        _fail(late, failure)
 
     def give_up(self, failure: Unavailable) -> None:
         """Nothing more will be applied: fail all callbacks, present and future."""
         self._failure = failure
         self._tasks.cancel()
-        waiters = [waiter for _, _, waiter in self.waiting]
-        waiters += [waiter for _, waiter in (*self._asking, *self._without_tail)]
+        waiting = [*self.waiting, *self._asking, *self._without_tail]
         self.waiting, self._asking, self._without_tail = [], [], []
-        for waiter in waiters:
-            try:
-                waiter(failure)
-            except Exception:
-                logger.exception("replying to a request failed")
+        _fail(waiting, failure)
 
-    def _when(self, count: int, position: int, waiter: Waiter) -> None:
-        if self.finished >= count and self.applied >= position:
-            waiter(None)
+    def _when(self, waiting: Waiting) -> None:
+        if self.finished >= waiting.finished and self.applied >= waiting.position:
+            waiting.waiter(None)
         elif self._failure is not None:
-            waiter(self._failure)
+            waiting.waiter(self._failure)
         else:
-            self.waiting.append((count, position, waiter))
+            self.waiting.append(waiting)
 
-    def _when_at_tail(self, count: int, waiter: Waiter) -> None:
+    def _when_at_tail(self, waiting: Waiting) -> None:
         tail = self._log.known_tail
         if tail is not None:
-            self._when(count, tail, waiter)
+            self._when(waiting._replace(position=tail))
         elif self._failure is not None:
-            waiter(self._failure)
+            waiting.waiter(self._failure)
         else:
-            self._without_tail.append((count, waiter))
+            self._without_tail.append(waiting)
             if self._asking_task is None:
                 self._asking_task = self._tasks.spawn(self._ask_for_tail())
 
@@ -121,16 +135,24 @@ class Watermarks:
                         logger.exception("the log does not report its tail")
                     self._tail_problem = str(error)
                 served, self._asking = self._asking, []
-                for count, waiter in served:
+                if failure is not None:
+                    _fail(served, failure)
+                    continue
+                for one in served:
                     try:
-                        if failure is None:
-                            self._when(count, tail, waiter)
-                        else:
-                            waiter(failure)
+                        self._when(one._replace(position=tail))
                     except Exception:
                         logger.exception("replying to a request failed")
         finally:
             self._asking_task = None
+
+
+def _fail(waiting: list[Waiting], failure: Unavailable) -> None:
+    for one in waiting:
+        try:
+            one.waiter(failure)
+        except Exception:
+            logger.exception("replying to a request failed")
 
 
 def _future_waiter() -> tuple["asyncio.Future[Unavailable | None]", Waiter]:

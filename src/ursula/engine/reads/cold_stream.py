@@ -14,7 +14,7 @@ from ...cold.segment.footer import Footer, RowGroup
 from ...cold.segment.reader import SegmentRef, Segments
 from ...cold.segment.stream_slice import StreamSlice
 from ...model.commands import StoredSegment
-from ...model.decide.refusals import refused, trimmed_off
+from ...model.decide.refusals import inside_json_message, refused, trimmed_off
 from ...model.outcomes import Page, RecordPage, Refused
 from ...model.state import State
 from ...model.stream.blob_slice import BlobSlice
@@ -180,8 +180,7 @@ class ColdReads:
             else:
                 messages, segment, row_group = await self._slice_at(bucket, owner, offset)
                 if offset == begin and stream.is_json and not messages.is_boundary(offset):
-                    message = "the offset is inside a JSON message"
-                    return Refused("invalid_offset", message, stream.incarnation, stream.tail)
+                    return inside_json_message(stream)
                 offset = messages.read(offset, limit, bytes_max, whole, into, split=whole)
                 if is_following and (before == messages.start or offset == messages.end):
                     if slice_count % SLICES_PER_PREFETCH == 0:

@@ -9,6 +9,9 @@ begins with its tag. The proposer is a random number that each process draws, so
 processes ever write the same batch. Up to version 5 an entry was one batch, and an array of four:
 version, proposer, time, commands.
 
+An entry that is too large for its log is stored as a blob, and the log has an array of three instead:
+version, name of the blob, and digest of the entry.
+
 All batches of an entry have its position, and the indexes of their commands continue from one to
 the next. An entry has one time: the latest of its batches.
 """
@@ -25,9 +28,10 @@ ENTRY_VERSION = 6
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[int, list[tuple[int, int, list[AnyCommand]]]])
+_stored_decoder = msgspec.msgpack.Decoder(tuple[int, str, str])
 _early_decoder = msgspec.msgpack.Decoder(tuple[int, int, int, list[AnyCommand]])
 _items = msgspec.msgpack.Decoder(list[msgspec.Raw])  # an entry of any version is at least an array
-_EARLY = b"\x94"  # the header of an array of four
+_STORED, _EARLY = b"\x93", b"\x94"  # the headers of arrays of three and of four
 
 
 class Batch(NamedTuple):
@@ -56,6 +60,13 @@ class DecodedEntry(NamedTuple):
         return list(chain.from_iterable(batch.commands for batch in self.batches))
 
 
+class StoredEntry(NamedTuple):
+    """An entry that is in a blob, and its digest."""
+
+    blob: str
+    digest: str
+
+
 class EntryUnreadable(Exception):
     """An entry that this version cannot read: a newer one wrote the log, or another program did."""
 
@@ -68,6 +79,24 @@ def encode(proposer: int, at: int, commands: Sequence[AnyCommand]) -> bytes:
 def encode_batches(batches: Sequence[Batch]) -> bytes:
     """The bytes of an entry with these batches."""
     return _encoder.encode((ENTRY_VERSION, batches))
+
+
+def encode_stored(stored: StoredEntry) -> bytes:
+    """The bytes that lead to an entry in a blob."""
+    return _encoder.encode((ENTRY_VERSION, *stored))
+
+
+def decode_any(payload: bytes) -> DecodedEntry | StoredEntry:
+    """Decode an entry of the log, which may be in a blob; raises EntryUnreadable."""
+    if not payload.startswith(_STORED):
+        return decode(payload)
+    try:
+        version, blob, digest = _stored_decoder.decode(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise EntryUnreadable(_explain(payload, str(error))) from None
+    if not 6 <= version <= ENTRY_VERSION:
+        raise EntryUnreadable(_explain(payload, "another format"))
+    return StoredEntry(blob, digest)
 
 
 def decode(payload: bytes) -> DecodedEntry:

@@ -49,6 +49,12 @@ def trimmed_off(stream: Stream) -> Refused:
     return refusal
 
 
+def inside_json_message(stream: Stream) -> Refused:
+    """A read of a JSON stream must begin where a message does."""
+    message = "the offset is inside a JSON message"
+    return Refused("invalid_offset", message, stream.incarnation, stream.tail)
+
+
 def stored_too_long_ago() -> Refused:
     """The command names an object that was stored so long ago that it may have been collected."""
     return Refused("unavailable", "it took too long: the object stored for it may have been deleted already")

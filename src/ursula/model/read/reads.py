@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..bucket import Bucket
-from ..decide.refusals import bucket_not_found, trimmed_off
+from ..decide.refusals import bucket_not_found, inside_json_message, trimmed_off
 from ..offsets import TAIL
 from ..outcomes import (
     BucketDescription,
@@ -152,9 +152,7 @@ class Reads:
                 return NotInMemory(stream, offset)
             is_json = stream.is_json
             if is_json and not stream.is_boundary(offset):
-                return Refused(
-                    "invalid_offset", "the offset is inside a JSON message", stream.incarnation, tail
-                )
+                return inside_json_message(stream)
             next_offset = stream.read(offset, bytes_max, whole or is_json, chunks)
             if not all_in_memory(stream, chunks):
                 return NotInMemory(stream, offset)
