@@ -362,8 +362,9 @@ async def test_a_late_cut_of_a_failed_flush_is_not_taken_for_that_of_the_next(tm
     async with cluster_of(1, tmp_path) as cluster:
         node, flusher = cluster.nodes[0], cluster.nodes[0].flushers[0]
         cluster.make_keeper(None)  # it flushes only when this test says so
-        await node.group.propose_and_wait(create())
-        await node.group.propose_and_wait(append(b"one,"))
+        for name in ("s", "t"):
+            await node.group.propose_and_wait(create(name))
+            await node.group.propose_and_wait(append(b"one,", name))
         node.connection.is_silent = node.connection.loses_answers = True
         with pytest.raises(FlushFailed):
             await flusher.flush()
@@ -371,12 +372,14 @@ async def test_a_late_cut_of_a_failed_flush_is_not_taken_for_that_of_the_next(tm
         await cluster.memory.append(encode(7, cluster.clock(), [append(b"two,")]))
         flushing = asyncio.create_task(flusher.flush())
         await until(lambda: begun_flushes(cluster) == 2)
+        await cluster.memory.append(encode(7, cluster.clock(), [append(b"two,", "t")]))
         node.connection.is_silent = False
         position = await flushing
         started = await cluster.start(1)
         assert started.group.state.stored.flushed == position
         assert rows_of(started) == rows_of(node)
-        assert await content_of(started, "s") == b"one,two,"
+        for name in ("s", "t"):
+            assert await content_of(started, name) == b"one,two,"
 
 
 async def test_an_append_whose_answer_is_lost_after_it_was_applied_disturbs_nothing(tmp_path: Path) -> None:
