@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,17 @@ from tests.engine.driving import SECOND, a_while, append, create, until
 from tests.engine.several_nodes import Cluster, Member, SharedLog, cluster_of, content_of, rows_of
 from tests.http.staged import arrow
 
+from ursula.cold.blobs import made_at
 from ursula.cold.objects.store import StoreUnavailable
 from ursula.cold.state import manifest as manifests
 from ursula.config import ColdSettings
 from ursula.engine.failures import NotCurrent, OutcomeUnknown, Unavailable
-from ursula.engine.flush.flusher import FlushFailed
+from ursula.engine.flush.flusher import FlushFailed, FlushOvertaken
 from ursula.engine.start.load_state import StoreRefused
 from ursula.model.codec.entry import decode, encode
 from ursula.model.commands import (
     Append,
+    Body,
     Collect,
     Create,
     CreateBucket,
@@ -32,6 +35,7 @@ from ursula.model.commands import (
     SetAttributes,
 )
 from ursula.model.outcomes import Appended, BucketDeleted, Created, Done, Ingest, Refused
+from ursula.model.stream.blob_slice import BlobSlice
 
 pytestmark = pytest.mark.anyio
 
@@ -154,6 +158,40 @@ async def test_a_live_list_is_not_replaced_by_an_older_one(tmp_path: Path) -> No
         await second.flushers[0].write_live_now()  # it was the keeper, and does not know yet what it missed
         assert (await manifests.read_live(first.store, 0)).position == position
         second.connection.is_silent = False
+
+
+async def test_a_flush_that_is_overtaken_while_it_reads_journals_is_given_up(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        cluster.make_keeper(None)
+        first, second = cluster.nodes.values()
+        await written(first)
+        key = first.blobs.new_key("b", "large")
+        checksums = await first.blobs.put(key, [b"large"])
+        body = Body(key, (5,), made_at(key), checksums)
+        large = Append("b", "s", (), "text/plain", body=body)
+        assert isinstance(await first.group.propose_and_wait(large), Appended)
+        await cluster.in_step()
+        flusher = second.flushers[0]
+        fetch, is_reading, may_read = flusher._fetch, asyncio.Event(), asyncio.Event()
+
+        async def fetch_slowly(slices: Sequence[BlobSlice]) -> list[bytes]:
+            is_reading.set()
+            await may_read.wait()
+            return await fetch(slices)
+
+        flusher._fetch = fetch_slowly
+        flushing = asyncio.create_task(flusher.flush())
+        await is_reading.wait()
+        await first.flushers[0].flush()
+        await cluster.in_step()
+        await a_while()
+        may_read.set()
+        with pytest.raises(FlushOvertaken):
+            await flushing
+        await until(lambda: second.group.state.gauge.count == 0)
+        assert await content_of(second, "s") == b"0123456789large"
+        keys = [stored.key for stored in await second.store.list("segments/")]
+        assert len(keys) == 1, "nothing of the flush that was given up is left"
 
 
 async def test_a_request_for_a_flush_is_forgotten_when_it_is_done(tmp_path: Path) -> None:
