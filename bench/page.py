@@ -8,16 +8,16 @@ from .results import Measurement, Run
 _HEAD = """\
 # Benchmarks
 
-What the server costs, against others, on one machine. `make bench` measures all of it again and rewrites this
-page; `make bench ARGS='--rows append,read --update'` measures some rows and keeps the others.
+The performance of the server compared with others, on one machine. `make bench` measures all rows again and
+rewrites this page; `make bench ARGS='--rows append,read --update'` measures some rows and keeps the others.
 
 - **ours** is the server as `ursula serve` starts it: every write is synced to disk before it is acknowledged.
-- **reference** is `@durable-streams/server` from npm, with its files and in memory (then nothing is durable).
+- **reference** is `@durable-streams/server` from npm, with files and in memory (where nothing is durable).
 - **Electric** is `durable-streams-server` (`cargo install durable-streams`) with default durability: a log
   with group commit and fdatasync.
 - **Rust Ursula** is one node with `raft.wal.fsync = "always"` and no limit on hot data.
-- **bare HTTP layer** is the ceiling: our own HTTP layer with a handler that answers with the headers of an
-  append and stores nothing.
+- **bare HTTP layer** is the upper bound: our HTTP layer with a handler that returns the headers of an append
+  and stores nothing.
 """
 
 
@@ -26,15 +26,15 @@ def page(run: Run, plot: str) -> str:
     return "\n".join(
         (
             _HEAD,
-            f"![Each kind of work as bars, one for each server]({plot})\n",
+            f"![Bar charts of each workload, with one bar per server]({plot})\n",
             *_table(run),
             "",
             *_notes(run),
             "## How it was measured\n",
-            "Every server is started anew for every round, with an empty folder on a real disk, and warmed",
-            "up for 1 s. The servers of a row take turns, and the table has the medians over the rounds. A",
-            "ratio is ours divided by theirs in the same round; the table has the median of those too, which",
-            "need not be the ratio of the medians.\n",
+            "Every server is restarted for every round, with an empty folder on a real disk, and warmed",
+            "up for 1 s. The servers of a row alternate, and the table shows the medians over the rounds. A",
+            "ratio is ours divided by theirs in the same round; the table shows the median ratio, which need",
+            "not equal the ratio of the medians.\n",
             *(_measurement(found, works) for found, works in run.measurements().items()),
             "",
             *_list("Machine", run.machine),
@@ -57,7 +57,7 @@ def write(run: Run, file: Path) -> None:
 
 def _table(run: Run) -> list[str]:
     kinds = measured_kinds(run)
-    heads = ["work", "figure", *(kind.label for kind in kinds), "asked", "found", ""]
+    heads = ["workload", "figure", *(kind.label for kind in kinds), "target", "result", ""]
     rule = ["---", "---", *("---:" for _ in kinds), "---", "---:", "---"]
     rows = [[line.work, line.figure, *line.values, *line[3:]] for line in lines(run, kinds)]
     return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *rows)]

@@ -14,12 +14,12 @@ def print_table(console: Console, run: Run) -> None:
     kinds = measured_kinds(run)
     titles = [f"median of {found.rounds}, {found.seconds} s each" for found in run.measurements()]
     table = Table(title=", ".join(dict.fromkeys(titles)), title_justify="left", show_lines=False)
-    table.add_column("work", max_width=34)
+    table.add_column("workload", max_width=34)
     table.add_column("figure")
     for kind in kinds:
         table.add_column(kind.label, justify="right")
-    table.add_column("asked")
-    table.add_column("found", justify="right")
+    table.add_column("target")
+    table.add_column("result", justify="right")
     table.add_column("")
     for line in lines(run, kinds):
         if line.work and table.row_count:

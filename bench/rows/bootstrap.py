@@ -19,22 +19,22 @@ LEAD_SECONDS = 0.05
 def measure(plan: Plan) -> list[Row]:
     """Latency, and the memory of the server before, meanwhile and afterwards."""
     size = f"{CONTENT.messages} x {CONTENT.bytes_each >> 10} KiB"
-    row = Row("bootstrap", f"bootstrap of {CLIENTS:,} clients at once, each its stream of {size}")
-    row.note(f"a snapshot of {CONTENT.snapshot_bytes >> 10} KiB stands for the first half of each stream")
-    row.note(f"{ROUNDS_MAX} rounds at the most: each begins with {CLIENTS * CONTENT.messages:,} appends")
+    row = Row("bootstrap", f"{CLIENTS:,} concurrent bootstraps, each of a stream of {size}")
+    row.note(f"a snapshot of {CONTENT.snapshot_bytes >> 10} KiB replaces the first half of each stream")
+    row.note(f"at most {ROUNDS_MAX} rounds: each begins with {CLIENTS * CONTENT.messages:,} appends")
     row.note(
-        f"memory is called flat if it rises by no more than {PEAK_MB_MAX} MB, connections included, and no "
-        f"more than {AFTER_MB_MAX} MB of that are kept; what clients have yet to read lies in memory, and "
-        f"all answers together are {CLIENTS * CONTENT.answer_bytes / 1e6:.0f} MB"
+        f"memory counts as flat if it grows by at most {PEAK_MB_MAX} MB, including connections, and at most "
+        f"{AFTER_MB_MAX} MB of that remain; unread responses are in memory, and all responses together are "
+        f"{CLIENTS * CONTENT.answer_bytes / 1e6:.0f} MB"
     )
     if reason := ursula_bench_missing():
-        row.note(f"{reason}: the load is our own")
+        row.note(f"{reason}: our own load generator was used")
     p50 = row.figure("p50", "ms")
     p99 = row.figure("p99", "ms")
     received = row.figure("received", "MB", drawn=False)
     before = row.figure("memory before", "MB", drawn=False)
-    peak = row.figure("memory above that, peak", "MB")
-    after = row.figure("memory above that, after", "MB", drawn=False)
+    peak = row.figure("additional memory, peak", "MB")
+    after = row.figure("additional memory, afterwards", "MB", drawn=False)
     failed = row.figure("failed requests", drawn=False)
 
     def once(kind: Kind) -> None:

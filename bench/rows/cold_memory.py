@@ -35,7 +35,7 @@ def measure(plan: Plan) -> list[Row]:
     base = row.figure("base: before the first request", "MB")
     write_speed = row.figure("write", "MB/s")
     read_speed = row.figure("read", "MB/s")
-    held_back = row.figure("appends that had to wait (503)", drawn=False)
+    held_back = row.figure("appends rejected with 503 and retried", drawn=False)
 
     def once(kind: Kind) -> None:
         with started(kind) as server:

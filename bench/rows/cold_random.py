@@ -23,8 +23,8 @@ def measure(plan: Plan) -> list[Row]:
         "cold-random",
         f"random reads of {READ_BYTES >> 10} KiB of a cold {STREAM_BYTES >> 20} MiB stream, local files",
     )
-    row.note("one client, nothing is cached but pages of the system; about 1 MiB was asked for a read")
-    fetched = row.figure("fetched for a read", "MiB")
+    row.note("one client, no cache except the page cache; the target is about 1 MiB fetched per read")
+    fetched = row.figure("fetched per read", "MiB")
     p50 = row.figure("p50", "ms")
     p99 = row.figure("p99", "ms")
     stream = LongStream()

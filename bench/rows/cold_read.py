@@ -26,8 +26,8 @@ def measure(plan: Plan) -> list[Row]:
 def _local(plan: Plan, stream: LongStream) -> Row:
     row = Row("cold-read", f"{_WORK}, local files")
     row.note(
-        f"{MESSAGE_BYTES >> 10} KiB appends of random bytes; with a small cache the server reads ahead, "
-        "and still fetches nearly everything; pages of the system are warm"
+        f"{MESSAGE_BYTES >> 10} KiB appends of random bytes; with a small cache the server prefetches, "
+        "but still fetches nearly everything; the page cache is warm"
     )
     cold = row.figure("read, cold, no cache", "MB/s")
     ahead = row.figure(f"read, cold, a cache of {SMALL_CACHE}", "MB/s")
@@ -58,7 +58,7 @@ def _stored(plan: Plan, stream: LongStream) -> Row:
         return row
     row.note(f"SeaweedFS is on the same machine, and the cache is {SMALL_CACHE}")
     cold = row.figure("read, cold", "MB/s")
-    raw = row.figure("the same objects, whole, by obstore", "MB/s")
+    raw = row.figure("the same objects, whole, with obstore", "MB/s")
 
     def once(kind: Kind) -> None:
         with (

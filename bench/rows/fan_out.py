@@ -41,7 +41,7 @@ def _many_streams(plan: Plan) -> Row:
     row = Row(
         "sse", f"SSE, {STREAMS:,} streams with one subscriber each, {STREAM_EVENTS_PER_SECOND} events/s"
     )
-    row.note("from the moment a writer sends an append to the moment its event is read, in one process")
+    row.note("latency from sending an append to reading its event; writers and readers share one process")
     p50 = row.figure("p50", "ms")
     p99 = row.figure("p99", "ms")
     lost = row.figure("events not delivered", drawn=False)

@@ -57,10 +57,12 @@ CONTENTS = (
 def measure(plan: Plan) -> list[Row]:
     """Megabytes per second of one reader, counted as they are sent."""
     row = Row("feed", f"catch-up of a bucket's feed of {MESSAGES:,} messages of 1 KiB by one client")
-    row.note(f"{STREAMS} streams; MB of answers; a first read, not timed, finds every message once")
+    row.note(
+        f"{STREAMS} streams; MB of responses; an untimed first read checks that each message is there once"
+    )
     speeds = [row.figure(f"read, {content.name}", "MB/s") for content in CONTENTS]
     cpus = [row.figure(f"server CPU per MB, {content.name}", "ms") for content in CONTENTS]
-    sizes = [row.figure(f"answers, {content.name}", "MB", drawn=False) for content in CONTENTS]
+    sizes = [row.figure(f"responses, {content.name}", "MB", drawn=False) for content in CONTENTS]
 
     def once(kind: Kind) -> None:
         with started(kind) as server:

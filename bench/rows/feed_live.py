@@ -19,16 +19,16 @@ def measure(plan: Plan) -> list[Row]:
         f"durable append, {MESSAGE_BYTES} B, {STREAMS} streams of a bucket whose feed is followed, "
         f"{CONNECTIONS} connections",
     )
-    row.note("one follows by SSE, two by SSE and long-poll, in the process that measures, on this machine")
-    row.note("a follower's rows are compared, byte for byte, with a catch-up read after the load")
-    alone = row.figure("appends/s, nobody follows")
-    by_one = row.figure("appends/s, one follows")
-    by_two = row.figure("appends/s, two follow")
-    cpu_alone = row.figure("server CPU per append, nobody follows", "µs")
-    cpu_by_one = row.figure("server CPU per append, one follows", "µs")
-    cpu_by_two = row.figure("server CPU per append, two follow", "µs")
-    behind = row.figure("until all have everything after the load", "ms")
-    wrong = row.figure("rows missed, repeated or out of order", drawn=False)
+    row.note("one follower uses SSE, the second long-poll; both run in the benchmark's own process")
+    row.note("the rows of each follower are compared byte for byte with a catch-up read after the load")
+    alone = row.figure("appends/s, no follower")
+    by_one = row.figure("appends/s, one follower")
+    by_two = row.figure("appends/s, two followers")
+    cpu_alone = row.figure("server CPU per append, no follower", "µs")
+    cpu_by_one = row.figure("server CPU per append, one follower", "µs")
+    cpu_by_two = row.figure("server CPU per append, two followers", "µs")
+    behind = row.figure("time after the load until all followers are up to date", "ms")
+    wrong = row.figure("rows missed, duplicated or out of order", drawn=False)
     failed = row.figure("failed requests", drawn=False)
 
     def load(server: Server, speed: Figure, cpu: Figure) -> None:
@@ -57,10 +57,10 @@ def measure(plan: Plan) -> list[Row]:
             wrong.add(kind.name, readers.wrong_rows(_stored(server)))
 
     plan.interleave(row, (OURS_BUCKETED,), once)
-    row.growth_at_least(by_one, 0.8, alone, "nobody follows")
-    row.growth_at_least(by_two, 0.8, alone, "nobody follows")
-    row.report_growth(cpu_by_one, cpu_alone, "against nobody follows")
-    row.report_growth(cpu_by_two, cpu_alone, "against nobody follows")
+    row.growth_at_least(by_one, 0.8, alone, "no follower")
+    row.growth_at_least(by_two, 0.8, alone, "no follower")
+    row.report_growth(cpu_by_one, cpu_alone, "against no follower")
+    row.report_growth(cpu_by_two, cpu_alone, "against no follower")
     row.never(wrong)
     row.never(failed)
     return [row]

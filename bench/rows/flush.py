@@ -14,12 +14,10 @@ CONNECTIONS = 64
 
 def measure(plan: Plan) -> list[Row]:
     """Appends per second with flushing on and off, one after the other in every round."""
-    row = Row(
-        "flush", f"durable append, 256 B, {STREAMS} streams, {CONNECTIONS} connections, while it is flushed"
-    )
+    row = Row("flush", f"durable append, 256 B, {STREAMS} streams, {CONNECTIONS} connections, during flushes")
     flushing = row.figure("appends/s, flushing")
     never = row.figure("appends/s, never flushed")
-    flushes = row.figure("flushes meanwhile", drawn=False)
+    flushes = row.figure("flushes during the load", drawn=False)
     failed = row.figure("failed requests", drawn=False)
 
     def once(kind: Kind) -> None:

@@ -12,7 +12,7 @@ CONNECTIONS = 64
 
 def measure(plan: Plan) -> list[Row]:
     """Appends per second with few and with many streams; all numbers of streams in every round."""
-    row = Row("growth", f"durable append, 256 B, more and more streams, {CONNECTIONS} connections")
+    row = Row("growth", f"durable append, 256 B, increasing number of streams, {CONNECTIONS} connections")
     speeds = {count: row.figure(f"appends/s, {count:,} streams") for count in COUNTS}
     failed = row.figure("failed requests", drawn=False)
 

@@ -14,7 +14,7 @@ MESSAGE = b"a small message"
 def measure(plan: Plan) -> list[Row]:
     """Resident memory above that of the empty server, for each stream."""
     row = Row("memory", f"idle streams: {STREAMS:,}, each with a producer and a {len(MESSAGE)} B message")
-    row.note("idle: a minute later by default, when they are in the store; here a flush is asked for")
+    row.note("idle: after a requested flush; by default streams become idle after about a minute")
     each = row.figure("memory per stream, idle", "KB")
     fresh = row.figure("memory per stream, just written", "KB")
     empty = row.figure("empty server", "MB")

@@ -20,10 +20,10 @@ def measure(plan: Plan) -> list[Row]:
     """Make the streams, flush, stop, and start from the store."""
     streams = STREAMS_QUICK if plan.is_quick else STREAMS
     row = Row("idle-million", f"start from the store with {streams:,} idle streams")
-    row.note(f"one round; each stream was made over HTTP, with a producer and a {len(MESSAGE)} B message")
+    row.note(f"one round; each stream was created over HTTP, with a producer and a {len(MESSAGE)} B message")
     memory = row.figure("memory", "MB")
     start = row.figure("start", "s")
-    made = row.figure("streams made, each second")
+    made = row.figure("streams created per second")
     flushed = row.figure("last flush", "s")
 
     def once(kind: Kind) -> None:

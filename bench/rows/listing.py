@@ -42,7 +42,7 @@ PAGES = (
 def measure(plan: Plan) -> list[Row]:
     """Processor time and latency of a page."""
     row = Row("listing", f"list of streams, a page of {PAGE:,}, one client")
-    row.note(f"each page is asked for again and again during {SECONDS_MAX} s at the most")
+    row.note(f"each page is requested repeatedly for at most {SECONDS_MAX} s")
     cpus = [row.figure(f"server CPU, {page.name}", "ms") for page in PAGES]
     latencies = [row.figure(f"p50, {page.name}", "ms") for page in PAGES]
     failed = row.figure("failed requests", drawn=False)

@@ -13,7 +13,7 @@ WARM_UP_CONNECTIONS = 64
 def measure(plan: Plan) -> list[Row]:
     """Appends and their latency."""
     row = Row("multi-stream", f"ursula-bench multi-stream, {STREAMS} streams, 256 B, with producers")
-    row.note("Rust Ursula no longer serves /v1/stream, so ursula-bench speaks to it with --api-style ursula")
+    row.note("Rust Ursula no longer serves /v1/stream, so ursula-bench uses --api-style ursula for it")
     speed = row.figure("appends/s")
     p50 = row.figure("p50", "ms")
     p99 = row.figure("p99", "ms")

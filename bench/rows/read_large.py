@@ -17,9 +17,9 @@ MESSAGE_BYTES = 16 << 10
 def measure(plan: Plan) -> list[Row]:
     """Megabytes per second of one reader."""
     row = Row("catch-up", "catch-up of a 64 MiB stream by one client")
-    row.note(f"the stream is made of {MESSAGE_BYTES >> 10} KiB appends; a first read, not timed, checks it")
+    row.note(f"the stream consists of {MESSAGE_BYTES >> 10} KiB appends; an untimed first read checks it")
     speed = row.figure("read", "MB/s")
-    requests = row.figure("requests for the whole", drawn=False)
+    requests = row.figure("requests for the whole stream", drawn=False)
     content = random.Random(1).randbytes(STREAM_BYTES)
     digest = hashlib.sha256(content).hexdigest()
     messages = [content[at : at + MESSAGE_BYTES] for at in range(0, STREAM_BYTES, MESSAGE_BYTES)]

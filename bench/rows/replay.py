@@ -35,7 +35,7 @@ def measure(plan: Plan) -> list[Row]:
     speed = row.figure("replay", "MB/s")
     full = row.figure("start", "s")
     empty = row.figure("empty start", "s")
-    row.note(f"the log was written shortly before, {BATCH} appends an entry, so that it is read from memory")
+    row.note(f"the log was written just before, {BATCH} appends per entry, so it is read from the page cache")
     with scratch_folder() as folder:
         plan.progress.begin(row.title, 1)
         plan.progress.step("writing the log")

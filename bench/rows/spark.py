@@ -26,8 +26,8 @@ JSON = {"Content-Type": "application/json"}
 def measure(plan: Plan) -> list[Row]:
     """Megabytes of messages per second, and messages per second; medians of several scans after one."""
     scans, jobs = Row("spark", title(plan, "scanned by Spark")), Row("spark", title(plan, "jobs of Spark"))
-    scans.note(f"local[2], one process with the server; one warm-up, then the median of {SCANS}")
-    jobs.note("one run each; megabytes of messages, before compression")
+    scans.note(f"local[2], on the same machine as the server; one warm-up scan, then the median of {SCANS}")
+    jobs.note("one run each; MB of messages before compression")
 
     def once(kind: Kind) -> None:
         import ursula.spark

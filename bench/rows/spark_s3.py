@@ -17,7 +17,7 @@ PREFIX = "spark"
 def measure(plan: Plan) -> list[Row]:
     """Megabytes of messages per second; the median of several scans after one."""
     row = Row("spark-s3", title(plan, "scanned by Spark from SeaweedFS"))
-    row.note(f"local[2], SeaweedFS on the same machine; one warm-up, then the median of {SCANS}")
+    row.note(f"local[2], SeaweedFS on the same machine; one warm-up scan, then the median of {SCANS}")
 
     def once(kind: Kind) -> None:
         import ursula.spark

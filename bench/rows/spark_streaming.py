@@ -36,11 +36,11 @@ def measure(plan: Plan) -> list[Row]:
 
 def _followed(plan: Plan) -> Row:
     seconds = QUICK_SECONDS if plan.is_quick else LOAD_SECONDS
-    row = Row("spark-streaming", f"durable append, 256 B, followed by a query of Spark for {seconds} s")
-    row.note("server, load and Spark (local[2]) on the same cores; every message is counted in the end")
+    row = Row("spark-streaming", f"durable append, 256 B, followed by a Spark query for {seconds} s")
+    row.note("server, load and Spark (local[2]) share the cores; every message is counted at the end")
     appends = row.figure("appends/s")
-    followed = row.figure("messages/s in the query, from the first append until it has all")
-    behind = row.figure("until the query has everything after the load", "s")
+    followed = row.figure("messages/s in the query, from the first append to the last message")
+    behind = row.figure("time after the load until the query is up to date", "s")
 
     def once(kind: Kind) -> None:
         import ursula.spark
@@ -94,7 +94,7 @@ def _await_rows(query: "StreamingQuery", count: int) -> None:
 
 def _planned(plan: Plan) -> Row:
     row = Row("spark-streaming", f"plan of a query over {MANY:,} streams")
-    row.note("the time until Spark has its tasks; what happens per stream happens in tasks")
+    row.note("the time until Spark has its tasks; all work per stream happens in the tasks")
     seconds = row.figure("plan", "s")
 
     def once(kind: Kind) -> None:

@@ -19,8 +19,8 @@ JSON = {"Content-Type": "application/json"}
 def measure(plan: Plan) -> list[Row]:
     """Bytes of all events against bytes of the files that hold them."""
     row = Row("stored-size", f"stored size of {STREAMS * EVENTS_EACH:,} JSON events in {STREAMS} streams")
-    row.note("one round, flushed as by default; events of agents, pages and requests, made from a seed")
-    ratio = row.figure("raw against stored", "x")
+    row.note("one round, default flush settings; agent, page and request events, generated from a seed")
+    ratio = row.figure("raw size / stored size", "x")
     raw = row.figure("raw", "MB")
     stored = row.figure("stored", "MB")
     sessions = [list(islice(Events(number), EVENTS_EACH)) for number in range(STREAMS)]

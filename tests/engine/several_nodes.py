@@ -19,7 +19,14 @@ from ursula.engine.group.group import Group
 from ursula.engine.keeper import KeeperRole
 from ursula.engine.node import Node
 from ursula.engine.start.data_folder import FORMAT, Identity
-from ursula.log.interface import AppendRetryable, AppendUnknown, EntriesTrimmed, Entry, Measures
+from ursula.log.interface import (
+    AppendRetryable,
+    AppendUnknown,
+    EntriesTrimmed,
+    Entry,
+    LogUnavailable,
+    Measures,
+)
 from ursula.log.memory import MemoryLog
 from ursula.model.checkpoint import checkpoint
 from ursula.model.outcomes import Page
@@ -33,6 +40,7 @@ class SharedMemory(MemoryLog):
         super().__init__()
         self.needed_after: dict[SharedLog, int] = {}
         self.bytes_max = 1 << 30
+        self.is_unreachable = False
 
     async def trim(self, upto: int) -> None:
         """Forget entries, but none that a node still needs."""
@@ -55,6 +63,9 @@ class SharedLog:
         self.tail_calls = 0
         self.is_cut_off = False
         """Nothing of this node reaches the log, and nothing of the log reaches this node."""
+        self.loses_answers = False
+        """Appends reach the log and come back, but their answers do not."""
+        self.refused_count = 0
         self.is_silent = False
         """Appends reach the log, but nothing of the log reaches this node."""
 
@@ -66,13 +77,22 @@ class SharedLog:
     def measures(self) -> Measures:
         return self._memory.measures
 
+    def _reach(self) -> None:
+        if self.is_cut_off or self._memory.is_unreachable:
+            self.refused_count += 1
+            raise LogUnavailable("no answer")
+
     async def append(self, payload: bytes) -> int:
         if not self._is_open:
             raise AppendRetryable("the connection is closed")
         if self.is_cut_off:
             raise AppendUnknown("no answer")
         await asyncio.sleep(0)
-        return await self._memory.append(payload)
+        position = await self._memory.append(payload)
+        if self.loses_answers:
+            await asyncio.sleep(0.01)
+            raise AppendUnknown("no answer")
+        return position
 
     async def follow(self, after: int) -> AsyncIterator[Entry]:
         position = after
@@ -89,15 +109,16 @@ class SharedLog:
     async def tail(self) -> int:
         self.tail_calls += 1
         await asyncio.sleep(0)
-        if self.is_cut_off:
-            raise OSError("no answer")
+        self._reach()
         return await self._memory.tail()
 
     async def protect(self, after: int) -> int:
+        self._reach()
         self._memory.needed_after[self] = after
         return self._memory.first
 
     async def trim(self, upto: int) -> None:
+        self._reach()
         self._memory.needed_after[self] = upto  # a node trims only what it has applied
         await self._memory.trim(upto)
 
@@ -206,6 +227,15 @@ class Cluster:
         await node.connection.close()
         assert node._temporary is not None
         node._temporary.cleanup()
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether the log answers no questions; entries still come through."""
+        return self.memory.is_unreachable
+
+    @is_unreachable.setter
+    def is_unreachable(self, value: bool) -> None:
+        self.memory.is_unreachable = value
 
     def make_keeper(self, number: int | None) -> None:
         """Give the keeper's role to one node, or to none."""

@@ -18,6 +18,8 @@ from tests.engine.driving import (
 )
 
 from ursula.engine.failures import NotCurrent, Unavailable
+from ursula.engine.group import group as group_module
+from ursula.log.interface import LogUnavailable
 from ursula.model.codec import entry as entries
 from ursula.model.commands import Delete
 from ursula.model.outcomes import Appended, Created, Ended, Refused
@@ -127,6 +129,15 @@ async def test_a_tail_that_cannot_be_found_out_makes_the_answer_unavailable(
         assert len(caplog.records) == 1, "the same problem is logged once"
         assert isinstance(await decided(group, append(b"a", name="absent")), Refused)
         await group.current()
+
+
+async def test_a_group_starts_when_the_log_can_be_reached_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_module, "LOG_RETRY_SECONDS", 0.001)
+    log = RemoteLog()
+    log.tail_failures = [LogUnavailable("no quorum")] * 2
+    async with running(log) as group:
+        assert group.recovered
+        assert log.tail_calls == 3
 
 
 async def test_whoever_waits_for_the_tail_is_answered_when_the_group_stops() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,23 +12,30 @@ from tests.engine.driving import SECOND, a_while, append, create, until
 from tests.engine.several_nodes import Cluster, Member, SharedLog, cluster_of, content_of, rows_of
 from tests.http.staged import arrow
 
+from ursula.cold.blobs import made_at
+from ursula.cold.objects.store import StoreUnavailable
 from ursula.cold.state import manifest as manifests
 from ursula.config import ColdSettings
 from ursula.engine.failures import NotCurrent, OutcomeUnknown, Unavailable
+from ursula.engine.flush.flusher import FlushFailed, FlushOvertaken
 from ursula.engine.start.load_state import StoreRefused
-from ursula.model.codec.entry import decode
+from ursula.model.codec.entry import decode, encode
 from ursula.model.commands import (
     Append,
+    Body,
     Collect,
     Create,
     CreateBucket,
     Delete,
+    DeleteBucket,
+    FlushBegin,
     IngestBegin,
     IngestRows,
     RequestFlush,
     SetAttributes,
 )
-from ursula.model.outcomes import Appended, Created, Done, Ingest, Refused
+from ursula.model.outcomes import Appended, BucketDeleted, Created, Done, Ingest, Refused
+from ursula.model.stream.blob_slice import BlobSlice
 
 pytestmark = pytest.mark.anyio
 
@@ -150,6 +158,40 @@ async def test_a_live_list_is_not_replaced_by_an_older_one(tmp_path: Path) -> No
         await second.flushers[0].write_live_now()  # it was the keeper, and does not know yet what it missed
         assert (await manifests.read_live(first.store, 0)).position == position
         second.connection.is_silent = False
+
+
+async def test_a_flush_that_is_overtaken_while_it_reads_journals_is_given_up(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        cluster.make_keeper(None)
+        first, second = cluster.nodes.values()
+        await written(first)
+        key = first.blobs.new_key("b", "large")
+        checksums = await first.blobs.put(key, [b"large"])
+        body = Body(key, (5,), made_at(key), checksums)
+        large = Append("b", "s", (), "text/plain", body=body)
+        assert isinstance(await first.group.propose_and_wait(large), Appended)
+        await cluster.in_step()
+        flusher = second.flushers[0]
+        fetch, is_reading, may_read = flusher._fetch, asyncio.Event(), asyncio.Event()
+
+        async def fetch_slowly(slices: Sequence[BlobSlice]) -> list[bytes]:
+            is_reading.set()
+            await may_read.wait()
+            return await fetch(slices)
+
+        flusher._fetch = fetch_slowly
+        flushing = asyncio.create_task(flusher.flush())
+        await is_reading.wait()
+        await first.flushers[0].flush()
+        await cluster.in_step()
+        await a_while()
+        may_read.set()
+        with pytest.raises(FlushOvertaken):
+            await flushing
+        await until(lambda: second.group.state.gauge.count == 0)
+        assert await content_of(second, "s") == b"0123456789large"
+        keys = [stored.key for stored in await second.store.list("segments/")]
+        assert len(keys) == 1, "nothing of the flush that was given up is left"
 
 
 async def test_a_request_for_a_flush_is_forgotten_when_it_is_done(tmp_path: Path) -> None:
@@ -354,6 +396,136 @@ async def test_a_large_entry_that_cannot_be_stored_is_certainly_not_written(tmp_
         assert await content_of(node, "s") == b"small"
 
 
+async def test_a_late_cut_of_a_failed_flush_is_not_taken_for_that_of_the_next(tmp_path: Path) -> None:
+    async with cluster_of(1, tmp_path) as cluster:
+        node, flusher = cluster.nodes[0], cluster.nodes[0].flushers[0]
+        cluster.make_keeper(None)  # it flushes only when this test says so
+        for name in ("s", "t"):
+            await node.group.propose_and_wait(create(name))
+            await node.group.propose_and_wait(append(b"one,", name))
+        node.connection.is_silent = node.connection.loses_answers = True
+        with pytest.raises(FlushFailed):
+            await flusher.flush()
+        node.connection.loses_answers = False
+        await cluster.memory.append(encode(7, cluster.clock(), [append(b"two,")]))
+        flushing = asyncio.create_task(flusher.flush())
+        await until(lambda: begun_flushes(cluster) == 2)
+        await cluster.memory.append(encode(7, cluster.clock(), [append(b"two,", "t")]))
+        node.connection.is_silent = False
+        position = await flushing
+        started = await cluster.start(1)
+        assert started.group.state.stored.flushed == position
+        assert rows_of(started) == rows_of(node)
+        for name in ("s", "t"):
+            assert await content_of(started, name) == b"one,two,"
+
+
+async def test_an_append_whose_answer_is_lost_after_it_was_applied_disturbs_nothing(tmp_path: Path) -> None:
+    async with cluster_of(1, tmp_path) as cluster:
+        node = cluster.nodes[0]
+        await node.group.propose_and_wait(create())
+        node.connection.loses_answers = True
+        for _ in range(3):
+            outcome = await node.group.propose_and_wait(append(b"x"))
+            assert isinstance(outcome, Appended | OutcomeUnknown)
+        node.connection.loses_answers = False
+        assert isinstance(await node.group.propose_and_wait(append(b"!")), Appended)
+        assert await content_of(node, "s") == b"xxx!"
+
+
+async def test_a_node_starts_although_the_log_cannot_be_reached_at_first(tmp_path: Path) -> None:
+    async with cluster_of(1, tmp_path) as cluster:
+        await written(cluster.nodes[0])
+        cluster.is_unreachable = True
+        starting = asyncio.create_task(cluster.start(1))
+        await until(lambda: 1 in cluster.nodes and cluster.nodes[1].connection.refused_count > 0)
+        cluster.is_unreachable = False
+        assert (await starting).recovered
+
+
+async def test_a_keeper_that_cannot_reach_the_log_flushes_when_it_is_back(tmp_path: Path) -> None:
+    async with cluster_of(1, tmp_path, OFTEN) as cluster:
+        node = cluster.nodes[0]
+        await written(node)
+        await flushed(node)
+        cluster.is_unreachable = True
+        await asyncio.sleep(1.2)  # longer than a node waits before it says again how far it has come
+        cluster.is_unreachable = False
+        await written(node)
+        await flushed(node)
+        assert not cluster.problems
+
+
+async def test_an_entry_whose_blob_was_collected_stops_no_replica(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        await first.group.propose_and_wait(create())
+        await cluster.in_step()
+        second.connection.is_silent = True
+        later = (time.time_ns() // 1000) + 3600 * SECOND
+        await first.group.propose_and_wait(Collect(later, 0))
+        assert isinstance(await first.group.propose_and_wait(append(b"x" * 300_000)), Refused)
+        await first.store.delete([one.key for one in await first.store.list("blobs/")])
+        restarts: list[None] = []
+        second.on_restart = lambda: restarts.append(None)
+        second.connection.is_silent = False
+        await cluster.in_step()
+        assert not restarts
+        assert isinstance(await second.group.propose_and_wait(append(b"on")), Appended)
+        await cluster.in_step()
+        assert rows_of(first) == rows_of(second)
+
+
+async def test_a_caller_of_a_flush_is_answered_when_its_node_becomes_the_keeper(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        await written(second)
+        flushing = asyncio.create_task(second.flush())
+        await until(lambda: first.flushers[0].count == 1)
+        cluster.make_keeper(1)
+        async with asyncio.timeout(30):
+            assert isinstance(await flushing, list)
+
+
+async def test_a_caller_of_a_flush_is_answered_when_its_node_starts_again(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        cluster.make_keeper(None)
+        second = cluster.nodes[1]
+        await written(second)
+        flushing = asyncio.create_task(second.flush())
+        await until(lambda: len(second.flushers[0]._waiting) == 1)
+        await second._drop_groups("it is a test")
+        with pytest.raises(StoreUnavailable):
+            await flushing
+        await cluster.kill(1)
+
+
+async def test_a_bucket_whose_streams_have_expired_is_deleted_on_any_node(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        cluster.make_keeper(None)
+        second = cluster.nodes[1]
+        for number in range(5):
+            await second.group.propose_and_wait(create(f"s{number}", ttl_seconds=10))
+        cluster.clock.pass_seconds(11)
+        assert isinstance(await second.group.propose_and_wait(DeleteBucket("b")), BucketDeleted)
+
+
+async def test_a_new_keeper_skips_a_damaged_manifest(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        first, second = cluster.nodes.values()
+        positions = []
+        for _ in range(2):
+            await written(first)
+            positions.append(await flushed(first))
+        found = await manifests.find_manifests(first.store, 0)
+        await first.store.put(found[0].key, b"{")
+        cluster.make_keeper(1)
+        await until(lambda: second.flushers[0].knows_manifests)
+        assert second.flushers[0].manifest_position == positions[0]
+        await written(second)
+        await flushed(second)
+
+
 async def test_only_the_keeper_ends_streams_by_itself(tmp_path: Path) -> None:
     async with cluster_of(2, tmp_path) as cluster:
         cluster.make_keeper(None)
@@ -479,3 +651,9 @@ def firsts(cluster: Cluster) -> list[int]:
 def entries_with_rows(cluster: Cluster) -> int:
     """How many parts of a bulk write are in the log."""
     return len(firsts(cluster))
+
+
+def begun_flushes(cluster: Cluster) -> int:
+    """How many flushes have begun in the log."""
+    commands = (command for entry in cluster.memory._entries for command in decode(entry.payload).commands)
+    return sum(isinstance(command, FlushBegin) for command in commands)

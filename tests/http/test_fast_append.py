@@ -90,6 +90,48 @@ def test_both_ways_give_the_same_answers_and_streams(
         assert content(api, f"{fast}-{stream}") == content(api, f"{slow}-{stream}"), stream
 
 
+PRODUCERS: dict[str, list[str | bytes]] = {
+    "next": ["Producer-Id: p", "Producer-Epoch: 0", "Producer-Seq: 0"],
+    "again": ["Producer-Id: p", "Producer-Epoch: 0", "Producer-Seq: 0"],
+    "a gap": ["Producer-Id: p", "Producer-Epoch: 0", "Producer-Seq: 7"],
+    "a new epoch": ["Producer-Id: p", "Producer-Epoch: 1", "Producer-Seq: 0"],
+    "an old epoch": ["Producer-Id: p", "Producer-Epoch: 0", "Producer-Seq: 1"],
+    "another that begins late": ["Producer-Id: q", "Producer-Epoch: 0", "Producer-Seq: 3"],
+    "without a number": ["Producer-Id: p", "Producer-Epoch: 1"],
+    "a bad number": ["Producer-Id: p", "Producer-Epoch: 1", "Producer-Seq: one"],
+    "a negative number": ["Producer-Id: p", "Producer-Epoch: 1", "Producer-Seq: -1"],
+    "no name": ["Producer-Id: ", "Producer-Epoch: 1", "Producer-Seq: 1"],
+    "a long name": [f"Producer-Id: {'p' * 300}", "Producer-Epoch: 1", "Producer-Seq: 1"],
+    "two names": ["Producer-Id: p", "Producer-Id: q", "Producer-Epoch: 1", "Producer-Seq: 1"],
+    "not ascii": [b"Producer-Id: p\xe4", "Producer-Epoch: 1", "Producer-Seq: 1"],
+}
+"""In this order, so that each finds the producer as the ones before left it."""
+
+
+@pytest.mark.parametrize("more", ["nothing", "origin", "close"])
+@pytest.mark.parametrize("content_type", ["plain", "json", "another", "none"])
+def test_both_ways_give_producers_the_same_answers_and_streams(
+    server: Server, api: httpx.Client, content_type: str, more: str
+) -> None:
+    number = next(_numbers)
+    fast, slow = f"/v1/stream/either-{number}-f", f"/v1/stream/either-{number}-s"
+    make_streams(api, fast)
+    make_streams(api, slow)
+    for (name, producer), stream in itertools.product(
+        PRODUCERS.items(), ("text", "json", "closed", "missing")
+    ):
+        answers = []
+        ways: list[tuple[str, list[str]]] = [(fast, []), (slow, [RULES_IT_OUT])]
+        for path, lines in ways:
+            with Raw(server) as raw:
+                head = [*TYPES[content_type], *MORE[more], *producer, *lines]
+                raw.ask("POST", f"{path}-{stream}", *head, body=b"[1,2]")
+                answers.append(told(raw.answer(), path))
+        assert answers[0] == answers[1], (name, stream)
+    for stream in ("text", "json", "closed"):
+        assert content(api, f"{fast}-{stream}") == content(api, f"{slow}-{stream}"), stream
+
+
 def test_a_stream_that_is_closed_while_appends_are_queued_refuses_them_as_ever(
     server: Server, api: httpx.Client, path: str
 ) -> None:

@@ -399,14 +399,14 @@ def test_an_entry_that_was_cut_off_is_never_half_read() -> None:
 
 
 def test_an_entry_in_a_blob_is_named_in_the_log() -> None:
-    stored = StoredEntry("-/entries/x", "sha256:aa")
+    stored = StoredEntry(6, "-/entries/x", "sha256:aa")
     written = encode_stored(stored)
-    assert written.hex() == "9306ab2d2f656e74726965732f78a97368613235363a6161"
+    assert written.hex() == "930606" + "92ab2d2f656e74726965732f78a97368613235363a6161"
     assert decode_any(written) == stored
     assert decode_any(encode(5, 6, COMMANDS)) == DecodedEntry([Batch(5, 6, COMMANDS)])
 
 
-@pytest.mark.parametrize("payload", [raw(7, "blob", "digest"), raw(6, 1, "digest"), raw(5, "blob", "digest")])
+@pytest.mark.parametrize("payload", [raw(7, 6, ["blob", "x"]), raw(6, 6, [1, "x"]), raw(5, 6, ["blob", "x"])])
 def test_a_name_of_an_entry_that_cannot_be_read_is_an_error(payload: bytes) -> None:
     with pytest.raises(EntryUnreadable):
         decode_any(payload)

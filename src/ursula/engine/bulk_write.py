@@ -99,6 +99,13 @@ class Ingesters:
         for task in self._tasks.values():
             task.cancel()
 
+    async def drop(self) -> None:
+        """Stop, and wait until nothing refers to a group any more."""
+        tasks = list(self._tasks.values())
+        self.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._driven_to.clear()
+
     def _continue(self, group: Group, name: Name) -> asyncio.Task[None]:
         task = self._tasks.get(name)
         if task is None:

@@ -157,7 +157,7 @@ class NodeApi(Protocol):
     async def flush(self) -> list[int] | Failure:
         """Flush everything that was written until now; returns the position of each group."""
 
-    async def request_base(self) -> Failure | None:
+    async def request_base(self) -> Refused | Failure | None:
         """Request a flush soon that writes the whole state."""
 
     async def purge_log(self) -> list[int]:

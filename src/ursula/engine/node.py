@@ -32,10 +32,10 @@ from ..cold.state.generation_history import Lineage
 from ..cold.state.placement import group_of
 from ..config import ColdSettings, LogKind
 from ..log.file import FileLog
-from ..log.interface import EntriesTrimmed, Log
+from ..log.interface import EntriesTrimmed, Log, LogUnavailable
 from ..log.memory import MemoryLog
 from ..model.commands import IngestBegin
-from ..model.outcomes import AnyOutcome, BucketDescription
+from ..model.outcomes import AnyOutcome, BucketDescription, Refused
 from ..model.state import State
 from .background import BackgroundTasks
 from .bulk_write import Check, Ingesters
@@ -66,6 +66,7 @@ COLLECTIONS_PER_TICK = 10
 RECOVERY_CHECK_SECONDS = 0.01
 STORE_RETRY_SECONDS = 1.0
 PROTECT_SECONDS = 1.0
+RESTART_SECONDS = 1.0
 DECODING_THREADS = max(1, min(4, len(os.sched_getaffinity(0)) // 2))
 """The other cores are for the event loop and for clients: threads that share a core gain nothing."""
 
@@ -165,14 +166,17 @@ class Node:
         if self._heart is not None:
             self._heart_task = asyncio.create_task(self._heart.run())
         while True:
-            self._starting = asyncio.current_task()
+            self._starting, began_at = asyncio.current_task(), time.monotonic()
             try:
                 await self._run_groups()
                 return
             except EntriesTrimmed as error:
                 problem = str(error)  # the exception itself refers to the state, which must be freed
+            self._starting = asyncio.current_task()
             logger.warning("this node fell behind, and starts again from the newest manifest: %s", problem)
             await self._drop_groups("the node fell behind the log, and starts again")
+            if time.monotonic() - began_at < RESTART_SECONDS:
+                await asyncio.sleep(RESTART_SECONDS)
 
     async def _run_groups(self) -> None:
         """Open the groups and serve until `stop`. EntriesTrimmed means that they must be opened anew."""
@@ -193,6 +197,9 @@ class Node:
         for task in (*self._serving, *self._workers):
             task.cancel()
         await asyncio.gather(*self._serving, *self._workers, return_exceptions=True)
+        await self._ingesters.drop()
+        if self._hot_bytes_task is not None:
+            self._hot_bytes_task.cancel()
         for group in self.groups:
             await group.log.close()
         for objects in (self.groups, self.flushers, self.mergers, self._serving, self._workers):
@@ -203,6 +210,7 @@ class Node:
     def _work(self) -> Iterator[Coroutine[Any, Any, None]]:
         """The background work, until the node stops."""
         yield self._watch_recovery()
+        yield self._protect_log()
         for flusher in self.flushers:
             yield flusher.run()
         for merger in self.mergers:
@@ -210,13 +218,14 @@ class Node:
         yield self.collector.run()
 
     async def _with_retries(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do some work that needs the store; while the store cannot be reached, report that and retry."""
+        """Do some work that needs store or log; while one cannot be reached, report that and retry."""
         while True:
             try:
                 found = await work()
-            except StoreUnavailable as error:
+            except (StoreUnavailable, LogUnavailable) as error:
                 if self.store_problem != str(error):
-                    logger.error("waiting for the store: %s", error)
+                    place = "store" if isinstance(error, StoreUnavailable) else "log"
+                    logger.error("waiting for the %s: %s", place, error)
                 self.store_problem = str(error)
                 await asyncio.sleep(STORE_RETRY_SECONDS)
             except StoreFailed as error:
@@ -337,12 +346,12 @@ class Node:
         failures = [one for one in found if isinstance(one, Failure)]
         return failures[0] if failures else [one for one in found if isinstance(one, int)]
 
-    async def request_base(self) -> Failure | None:
+    async def request_base(self) -> Refused | Failure | None:
         """Request a flush soon that writes the whole state."""
         for flusher in self.flushers:
-            outcome = await flusher.request_base()
-            if isinstance(outcome, Failure):
-                return outcome
+            problem = await flusher.request_base()
+            if problem is not None:
+                return problem
         return None
 
     async def purge_log(self) -> list[int]:
@@ -475,12 +484,8 @@ class Node:
     async def _watch_recovery(self) -> None:
         """Serve once all logs are replayed; from then on, Python collects garbage only among new objects."""
         gc.disable()
-        protected_at = time.monotonic()
         while not all(group.recovered for group in self.groups):
             await asyncio.sleep(RECOVERY_CHECK_SECONDS)
-            if time.monotonic() - protected_at >= PROTECT_SECONDS:
-                protected_at = time.monotonic()
-                await self._protect_log()
         gc.collect()
         gc.freeze()
         self.recovered = True
@@ -493,12 +498,16 @@ class Node:
                 group.evictor.tick()
                 group.warn_if_clock_is_behind()
             await self._note_applied()
-            await self._protect_log()
 
     async def _protect_log(self) -> None:
-        """Say how far this node has come, so that the log is not trimmed before it has read it."""
-        for group in self.groups:
-            await group.log.protect(group.applied)
+        """Say now and then how far this node has come, so that the log is not trimmed before it is read."""
+        while True:
+            await asyncio.sleep(PROTECT_SECONDS)
+            for group in self.groups:
+                try:
+                    await group.log.protect(group.applied)
+                except LogUnavailable as error:
+                    logger.debug("the log does not know how far this node has come: %s", error)
 
     async def _note_applied(self) -> None:
         """Note how far the logs are applied, so that the next start notices if one has lost its end."""

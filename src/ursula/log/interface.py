@@ -76,19 +76,22 @@ class Log(Protocol):
         ...
 
     async def tail(self) -> int:
-        """A position at or after every acknowledged entry."""
+        """A position at or after every acknowledged entry; raises LogUnavailable."""
         ...
 
     async def protect(self, after: int) -> int:
         """Say that this node still needs the entries after a position; returns `first`.
 
         Trimming waits for every node that shares the log, unless the log would become too long. Called again
-        and again with later positions. A log of a single node has nothing to wait for.
+        and again with later positions. A log of a single node has nothing to wait for. Raises LogUnavailable.
         """
         ...
 
     async def trim(self, upto: int) -> None:
-        """Remove entries at or below a position: not necessarily all of them, but never any others."""
+        """Remove entries at or below a position: not necessarily all of them, but never any others.
+
+        Raises LogUnavailable.
+        """
         ...
 
     async def close(self) -> None:
@@ -110,6 +113,10 @@ class AppendRetryable(AppendFailed):
 
 class AppendUnknown(AppendFailed):
     """It may or may not have been written."""
+
+
+class LogUnavailable(Exception):
+    """The log cannot be reached now, so its tail is not known, or it was not trimmed; a retry may help."""
 
 
 class LogDamaged(Exception):

@@ -27,12 +27,13 @@ from ...cold.objects.temp_files import Unfinished
 from ...cold.state import manifest as manifests
 from ...cold.state.state_rows import BATCH_ROWS, EncodedState, batch_of, encode_state
 from ...histogram import Histogram
+from ...log.interface import LogUnavailable
 from ...malloc import trim_malloc
 from ...model.checkpoint import checkpoint
 from ...model.commands import FlushBegin, Flushed, RequestFlush, StoredSegment, StoredState
 from ...model.journal import Journal
 from ...model.limits import BODY_BYTES_HELD_MAX
-from ...model.outcomes import AnyOutcome, CutMade, Done, Ignored
+from ...model.outcomes import CutMade, Done, Ignored, Refused
 from ...model.store_view.dirty_rows import GROUP_KEY, RowKind, RowSnapshot
 from ..failures import Failure, Superseded, Unavailable
 from ..group.group import Group
@@ -109,7 +110,6 @@ class Flusher:
         self._was_keeper = role.is_held
         self._pace = FlushPace(group.state.gauge, settings.flush_size, group.hot_bytes_max)
         self._executor = PacedExecutor(ThreadPoolExecutor(1, "ursula-flush"), self._pace)
-        self._identity = secrets.randbits(63)
         self.is_requested = False
         self._waiting: list[tuple[int, asyncio.Future[int]]] = []  # with the position that must be flushed
         self._since: float | None = None
@@ -128,6 +128,12 @@ class Flusher:
 
     async def run(self) -> None:
         """Flush whenever a flush is due, until cancelled."""
+        try:
+            await self._run()
+        finally:
+            self._fail_waiting(StoreUnavailable("the node stops, or starts again"))
+
+    async def _run(self) -> None:
         failures = 0
         pause = min(CHECK_SECONDS, self._settings.flush_interval / 2)
         while True:
@@ -138,7 +144,7 @@ class Flusher:
                 continue
             try:
                 if not self._role.is_held:
-                    self._was_keeper = False
+                    failures, self.problem, self._was_keeper = 0, None, False
                     await self._find_manifests_for_waiting()
                     continue
                 if failures:
@@ -195,21 +201,25 @@ class Flusher:
     async def _take_over(self) -> None:
         """Learn from the store what only the last keeper knew."""
         found = await manifests.find_manifests(self._store, self._group.number)
-        if found:
-            newest = await manifests.read_manifest(self._store, found[0].key)
-            self.manifest, self.manifest_position, self.manifest_at = found[0].key, newest.position, newest.at
-            self.previous_position = found[1].position if len(found) > 1 else 0
+        for place, one in enumerate(found):
+            with suppress(ObjectMissing, ObjectDamaged):  # then the one before it counts, as at a start
+                newest = await manifests.read_manifest(self._store, one.key)
+                self.manifest, self.manifest_position, self.manifest_at = one.key, one.position, newest.at
+                self.previous_position = found[place + 1].position if place + 1 < len(found) else 0
+                break
         self._live_is_stale = True
         self._was_keeper = True
+        self._answer_waiting(self.manifest_position)
         logger.info("this node is the keeper of group %d now", self._group.number)
 
     def request(self) -> None:
         """Request a flush soon if this node is the keeper, even if nothing new was written."""
         self.is_requested = True
 
-    async def request_base(self) -> AnyOutcome | Failure:
-        """Ask the keeper for a flush soon that writes all rows of the state."""
-        return await self._group.propose_and_wait(RequestFlush(base=True))
+    async def request_base(self) -> Refused | Failure | None:
+        """Request a flush soon that writes all rows of the state; returns why that was not possible."""
+        outcome = await self._group.propose_and_wait(RequestFlush(base=True))
+        return outcome if isinstance(outcome, Refused | Failure) else None
 
     async def flush_and_wait(self) -> int | Failure:
         """Flush everything that was acknowledged until now.
@@ -228,7 +238,11 @@ class Flusher:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append((outcome.position, future))
         self._pace.caller_waits = True
-        return await future
+        try:
+            return await future
+        finally:
+            if not self._role.is_held:  # the next flush of the keeper would allow it again
+                self._group.evictor.allow_resident(True)
 
     async def purge(self) -> int:
         """Trim the log to the newest manifest; returns where it begins now."""
@@ -288,14 +302,14 @@ class Flusher:
     @property
     def knows_manifests(self) -> bool:
         """Whether this node is the keeper and has learned what the last keeper knew."""
-        return self._role.is_held and self._was_keeper
+        return self._role.is_held and self._was_keeper and self._group.recovered
 
     @property
     def _is_wanted(self) -> bool:
         """Whether a caller requested a flush, or the newest manifest names inputs of a merge."""
         stored = self._group.state.stored
-        wanted_at = max(stored.flush_requested_at, stored.base_requested_at, stored.merged_at)
-        return wanted_at > min(stored.flushed, self.manifest_position)
+        wanted_at = max(stored.flush_requested_at, stored.merged_at)
+        return bool(stored.base_requested_at) or wanted_at > min(stored.flushed, self.manifest_position)
 
     def _has_news(self) -> bool:
         """Whether anything has changed other than the rows about the store itself."""
@@ -334,8 +348,8 @@ class Flusher:
         await check_generation(self._store, self._settings.generation)
         is_base = bool(self._group.state.stored.base_requested_at) or self._base_is_due()
         with self._group.evictor.journals_in_use():
-            cut = await self._cut(is_base)
             try:
+                cut = await self._cut(is_base)
                 batches = await self._capture(cut)
             finally:
                 self._group.state.dirty_rows.end_capture()
@@ -356,7 +370,10 @@ class Flusher:
         await self._write_manifest(cut, segment, (state,) if is_base else (*cut.chain, state))
         await self._write_live(at_once=is_urgent)  # the callers will want to read the list
         if self.previous_position:
-            await self._group.log.trim(self.previous_position)
+            try:
+                await self._group.log.trim(self.previous_position)
+            except LogUnavailable as error:
+                logger.info("the log was not trimmed, the next flush will do it: %s", error)
         return cut.position
 
     async def _check_overtaken(self, cut: _Cut, *objects: StoredSegment | StoredState | None) -> None:
@@ -367,6 +384,11 @@ class Flusher:
     async def _give_up(self, cut: _Cut, *objects: StoredSegment | StoredState | None) -> NoReturn:
         """Remove the objects of a flush that was certainly not recorded."""
         await self._store.delete([stored.key for stored in objects if stored is not None])
+        if self._group.state.stored.flushed == cut.start:
+            raise FlushFailed(
+                f"the flush up to position {cut.position} took longer than objects without a name are kept "
+                "(cold.keep_replaced)"
+            )
         raise FlushOvertaken(f"the flush up to position {cut.position} was overtaken by another node's")
 
     def _base_is_due(self) -> bool:
@@ -379,11 +401,12 @@ class Flusher:
 
     async def _cut(self, is_base: bool) -> _Cut:
         cuts: list[_Cut] = []
-        self._group.on_cut[self._identity] = lambda: cuts.append(self._take(is_base))
+        number = secrets.randbits(63)  # a new one each time: the log may still apply that of a failed attempt
+        self._group.on_cut[number] = lambda: cuts.append(self._take(is_base))
         try:
-            outcome = await self._group.propose_and_wait(FlushBegin(self._identity))
+            outcome = await self._group.propose_and_wait(FlushBegin(number))
         finally:
-            del self._group.on_cut[self._identity]
+            del self._group.on_cut[number]
         if not isinstance(outcome, CutMade) or not cuts:
             raise FlushFailed(f"the log did not accept the beginning of a flush: {outcome}")
         return cuts[0]

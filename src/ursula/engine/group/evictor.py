@@ -40,6 +40,7 @@ class Evictor:
         self.seconds = seconds
         self._may_stay = True
         self._readers_of_journals = 0
+        self._is_stopped = False
         self._resident: dict[int, ResidentCut] = {}  # by cut, oldest first
         self._leaving: list[ResidentCut] = []
         self._evicted_to = state.stored_to
@@ -74,7 +75,7 @@ class Evictor:
 
     def begin(self) -> None:
         """Begin to evict. A task that is already running also evicts data that was added since it began."""
-        if self.task is None or self.task.done():
+        if not self._is_stopped and (self.task is None or self.task.done()):
             self.task = self._tasks.spawn(self._run())
 
     async def wait(self) -> None:
@@ -84,6 +85,7 @@ class Evictor:
 
     def stop(self) -> None:
         """Stop, and leave the rest in memory, of which the cache knows nothing any more."""
+        self._is_stopped = True
         for cut in self._resident:
             self._cache.unreserve((self, cut))
         self._resident.clear()

@@ -80,7 +80,7 @@ class Expiry:
         if self._is_running and self.deadlines.next_check() != before:
             self.tick()
 
-    def tick(self) -> None:
+    def tick(self, may_expire: bool = False) -> None:
         """Propose some of the commands that are due, and set the timer for the rest.
 
         If more are due, they wait until the first ones are decided: no request should have to wait behind a
@@ -92,7 +92,7 @@ class Expiry:
             return
         now = self._clock()
         if self._watermarks.finished >= self._next_round:
-            for command in self.deadlines.due(now, may_expire=self._role.is_held):
+            for command in self.deadlines.due(now, may_expire or self._role.is_held):
                 self._enqueue(command, None, 0)
             if self.deadlines.is_due(now):
                 self._next_round = self._watermarks.proposed
@@ -104,7 +104,7 @@ class Expiry:
     def all_expired_are_proposed(self) -> bool:
         """Propose the ends that are due; returns whether none are left for later."""
         if self.deadlines.is_due(self._clock()):
-            self.tick()
+            self.tick(may_expire=True)
         return not self.deadlines.is_due(self._clock())
 
     def find_overdue(self, command: AnyCommand) -> Expire | None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from ...log.interface import Log
+from ...log.interface import Log, LogUnavailable
 from ...model.codec import entry as entries
 from ...model.codec.entry import Batch, DecodedEntry, EntryUnreadable, StoredEntry
 from ...model.commands import (
@@ -51,6 +51,7 @@ from .watermarks import Watermarks
 from .write_deadlines import WriteDeadlines
 
 SLICE_SECONDS = 0.005
+LOG_RETRY_SECONDS = 1.0
 
 _APPENDED = frozenset((Appended,))
 
@@ -129,7 +130,7 @@ class Group:
 
     async def run(self) -> None:
         """Replay the log, then serve until `stop`. Raises the error that makes that impossible."""
-        self.replay_target = await self.log.tail()
+        self.replay_target = await self._find_tail()
         self._note_recovery()
         work = [self._apply_entries(), self._writer.run()]
         if self._deadlines is not None:
@@ -140,6 +141,15 @@ class Group:
             if not task.cancelled() and task.exception() is not None:
                 self.abandon("the server failed")
                 task.result()
+
+    async def _find_tail(self) -> int:
+        """The tail of the log; waits while the log cannot be reached."""
+        while True:
+            try:
+                return await self.log.tail()
+            except LogUnavailable as error:
+                logger.warning("waiting for the log: %s", error)
+                await asyncio.sleep(LOG_RETRY_SECONDS)
 
     def abandon(self, reason: str) -> None:
         """Write and apply nothing more here: fail everything that waits for it."""
@@ -358,10 +368,13 @@ class Group:
                 in_flight.popleft()  # only now: if applying it fails, `give_up` must still find it
             else:
                 entry = entries.decode_any(payload)
-                stored = None
-                if isinstance(entry, StoredEntry):
-                    stored, entry = entry, await self._fetch(entry, position)
-                self._apply(position, entry.at, entry.commands, None, entry.batches, stored)
+                if not isinstance(entry, StoredEntry):
+                    self._apply(position, entry.at, entry.commands, None, entry.batches, None)
+                elif self.state.may_be_collected(stored_at(entry)):
+                    self._apply(position, entry.at, [], None, None, entry)  # it counts nowhere
+                else:
+                    fetched = await self._fetch(entry, position)
+                    self._apply(position, entry.at, fetched.commands, None, fetched.batches, entry)
                 if not self.recovered:
                     self._note_recovery()
             if time.perf_counter() > slice_end:

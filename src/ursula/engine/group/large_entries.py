@@ -24,9 +24,9 @@ class LargeEntries:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def name(self, payload: bytes) -> StoredEntry:
-        """A new name for an entry."""
-        return StoredEntry(new_blob("-", "entries"), digest_of(payload))
+    def name(self, at: int, payload: bytes) -> StoredEntry:
+        """A new name for an entry of this time."""
+        return StoredEntry(at, new_blob("-", "entries"), digest_of(payload))
 
     async def put(self, entry: StoredEntry, payload: bytes) -> None:
         """Store an entry; raises StoreFailed."""

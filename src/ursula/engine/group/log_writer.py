@@ -79,8 +79,8 @@ class LogWriter:
             try:
                 await appending
             except AppendFailed as error:
-                self.in_flight.remove(batch)
-                self._fail(batch, error)
+                if self._remove(batch):  # otherwise it was applied, and only the answer of the log was lost
+                    self._fail(batch, error)
             else:
                 if batch.commands:
                     self.counters.committed(batch.commands, batch.body_bytes, len(batch.payload))
@@ -106,6 +106,14 @@ class LogWriter:
         if replies:
             self._finish(replies, [failure] * len(replies))
 
+    def _remove(self, batch: InFlightBatch) -> bool:
+        """Remove a batch from those in flight; returns False if the group has applied it already."""
+        for place, one in enumerate(self.in_flight):
+            if one is batch:
+                del self.in_flight[place]
+                return True
+        return False
+
     def _begin(self) -> None:
         """Hand the next batch to the log."""
         first = self.queue.taken
@@ -130,7 +138,7 @@ class LogWriter:
             batch = InFlightBatch(at, *taken, payload, first)
             self._begun = batch, self._log.append(payload)
         else:
-            entry = self._large_entries.name(payload)
+            entry = self._large_entries.name(at, payload)
             batch = InFlightBatch(at, *taken, entries.encode_stored(entry), first, entry)
             storing = partial(self._large_entries.put, entry, payload)
             self._begun = batch, self._append_stored(storing, batch.payload)

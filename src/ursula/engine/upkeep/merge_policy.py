@@ -1,8 +1,8 @@
 """Which segments to merge: neighbours of about the same size, so that a byte is rewritten only a few times.
 
 The weight of a segment is the larger of its size and of the memory that its rows take. Small segments are
-merged first, sixteen or more at a time, and only if the result is four times as heavy as the heaviest of
-them, or if together they make a full segment, which is never merged again.
+merged first: sixteen or more at a time, if the result is four times as heavy as the heaviest of them; or any
+number of them that together make a full segment, which is never merged again.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence

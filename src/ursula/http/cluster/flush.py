@@ -2,7 +2,7 @@
 
 from ...cold.objects.store import StoreFailed
 from ...engine.failures import Failure, Superseded
-from ...log.interface import purged_to
+from ...log.interface import LogUnavailable, purged_to
 from ..errors import Problem
 from ..exchange import Exchange
 
@@ -33,6 +33,8 @@ async def purge_log(exchange: Exchange) -> None:
     """POST on the log: drop the entries that the newest manifest covers."""
     try:
         firsts = await exchange.services.node.purge_log()
+    except (StoreFailed, LogUnavailable) as error:
+        raise Problem("unavailable", f"the log could not be purged: {error}") from error
     except OSError as error:
         raise Problem("unavailable", f"the log could not be purged completely: {error.strerror}") from error
     exchange.reply_json(200, {"purged_index": min(map(purged_to, firsts))})

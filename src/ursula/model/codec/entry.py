@@ -10,7 +10,7 @@ processes ever write the same batch. Up to version 5 an entry was one batch, and
 version, proposer, time, commands.
 
 An entry that is too large for its log is stored as a blob, and the log has an array of three instead:
-version, name of the blob, and digest of the entry.
+version, time of the entry, and the name of the blob with the digest of the entry.
 
 All batches of an entry have its position, and the indexes of their commands continue from one to
 the next. An entry has one time: the latest of its batches.
@@ -28,7 +28,7 @@ ENTRY_VERSION = 6
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[int, list[tuple[int, int, list[AnyCommand]]]])
-_stored_decoder = msgspec.msgpack.Decoder(tuple[int, str, str])
+_stored_decoder = msgspec.msgpack.Decoder(tuple[int, int, tuple[str, str]])
 _early_decoder = msgspec.msgpack.Decoder(tuple[int, int, int, list[AnyCommand]])
 _items = msgspec.msgpack.Decoder(list[msgspec.Raw])  # an entry of any version is at least an array
 _STORED, _EARLY = b"\x93", b"\x94"  # the headers of arrays of three and of four
@@ -61,8 +61,9 @@ class DecodedEntry(NamedTuple):
 
 
 class StoredEntry(NamedTuple):
-    """An entry that is in a blob, and its digest."""
+    """An entry that is in a blob: its time, and its digest."""
 
+    at: int
     blob: str
     digest: str
 
@@ -83,7 +84,7 @@ def encode_batches(batches: Sequence[Batch]) -> bytes:
 
 def encode_stored(stored: StoredEntry) -> bytes:
     """The bytes that lead to an entry in a blob."""
-    return _encoder.encode((ENTRY_VERSION, *stored))
+    return _encoder.encode((ENTRY_VERSION, stored.at, (stored.blob, stored.digest)))
 
 
 def decode_any(payload: bytes) -> DecodedEntry | StoredEntry:
@@ -91,12 +92,12 @@ def decode_any(payload: bytes) -> DecodedEntry | StoredEntry:
     if not payload.startswith(_STORED):
         return decode(payload)
     try:
-        version, blob, digest = _stored_decoder.decode(payload)
+        version, at, (blob, digest) = _stored_decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise EntryUnreadable(_explain(payload, str(error))) from None
     if not 6 <= version <= ENTRY_VERSION:
         raise EntryUnreadable(_explain(payload, "another format"))
-    return StoredEntry(blob, digest)
+    return StoredEntry(at, blob, digest)
 
 
 def decode(payload: bytes) -> DecodedEntry:
