@@ -16,7 +16,7 @@ from ursula.cold.blobs import made_at
 from ursula.cold.objects.store import StoreUnavailable
 from ursula.cold.state import manifest as manifests
 from ursula.config import ColdSettings
-from ursula.engine.failures import NotCurrent, OutcomeUnknown, Unavailable
+from ursula.engine.failures import Failure, NotCurrent, OutcomeUnknown, Unavailable
 from ursula.engine.flush.flusher import FlushFailed, FlushOvertaken
 from ursula.engine.start.load_state import StoreRefused
 from ursula.model.codec.entry import decode, encode
@@ -34,13 +34,16 @@ from ursula.model.commands import (
     RequestFlush,
     SetAttributes,
 )
-from ursula.model.outcomes import Appended, BucketDeleted, Created, Done, Ingest, Refused
+from ursula.model.outcomes import AnyOutcome, Appended, BucketDeleted, Created, Done, Ingest, Refused
 from ursula.model.stream.blob_slice import BlobSlice
 
 pytestmark = pytest.mark.anyio
 
 OFTEN = ColdSettings(cache_bytes=0, flush_interval=0.02, flush_size=4096, keep_replaced=1.0)
 """Settings with which flushes, merges and collections happen all the time."""
+
+ROWS = 20_000
+"""Rows of a bulk write: enough for several parts."""
 
 
 async def test_any_node_takes_a_write_and_all_apply_it(tmp_path: Path) -> None:
@@ -297,39 +300,29 @@ async def test_a_start_removes_only_its_own_unfinished_files(tmp_path: Path) -> 
 
 
 async def test_a_bulk_write_is_left_to_the_node_that_moves_it(tmp_path: Path) -> None:
-    rows = [(f"s{number % 100}", b"x") for number in range(20_000)]
     async with cluster_of(2, tmp_path) as cluster:
         first, second = cluster.nodes.values()
-        await first.group.propose_and_wait(CreateBucket("b"))
-        key = await staged(first, arrow(rows))
-        command = IngestBegin("b", "job", 1, (key,), True, "text/plain", False, cluster.clock())
-        driving = asyncio.create_task(first.ingest(command, 60))
-        await until(lambda: entries_with_rows(cluster) > 0)
+        command, driving = await begin_bulk_write(cluster, first)
         await second.group.current()
         before = entries_with_rows(cluster)
         outcomes = await asyncio.gather(driving, second.ingest(command, 60))
-        assert all(isinstance(outcome, Ingest) and outcome.appended == len(rows) for outcome in outcomes)
+        assert all(isinstance(outcome, Ingest) and outcome.appended == ROWS for outcome in outcomes)
         parts = entries_with_rows(cluster)
         assert parts > before, "it was not over when the second node was asked"
         assert parts == len(set(firsts(cluster))), "no part was logged twice"
 
 
 async def test_a_bulk_write_whose_node_died_is_continued_by_another(tmp_path: Path) -> None:
-    rows = [(f"s{number % 100}", b"x") for number in range(20_000)]
     async with cluster_of(2, tmp_path) as cluster:
         first, second = cluster.nodes.values()
-        await first.group.propose_and_wait(CreateBucket("b"))
-        key = await staged(first, arrow(rows))
-        command = IngestBegin("b", "job", 1, (key,), True, "text/plain", False, cluster.clock())
-        driving = asyncio.create_task(first.ingest(command, 60))
-        await until(lambda: entries_with_rows(cluster) > 0)
+        command, driving = await begin_bulk_write(cluster, first)
         first._ingesters.stop()
         await cluster.kill(0)
         driving.cancel()
         await asyncio.gather(driving, return_exceptions=True)
         outcome = await second.ingest(command, 60)
         assert isinstance(outcome, Ingest)
-        assert outcome.appended == len(rows)
+        assert outcome.appended == ROWS
 
 
 async def test_an_entry_that_is_too_large_for_the_log_goes_through_the_store(tmp_path: Path) -> None:
@@ -631,6 +624,18 @@ async def flushed(node: Member) -> int:
     positions = await node.flush()
     assert isinstance(positions, list), positions
     return positions[0]
+
+
+async def begin_bulk_write(
+    cluster: Cluster, node: Member
+) -> tuple[IngestBegin, asyncio.Task[AnyOutcome | Failure]]:
+    """A bulk write to the bucket b that a node drives; some of its rows are in the log."""
+    await node.group.propose_and_wait(CreateBucket("b"))
+    key = await staged(node, arrow([(f"s{number % 100}", b"x") for number in range(ROWS)]))
+    command = IngestBegin("b", "job", 1, (key,), True, "text/plain", False, cluster.clock())
+    driving = asyncio.create_task(node.ingest(command, 60))
+    await until(lambda: entries_with_rows(cluster) > 0)
+    return command, driving
 
 
 async def staged(node: Member, data: bytes) -> str:
