@@ -140,3 +140,27 @@ async def test_a_group_stops_although_its_log_does_not_answer() -> None:
         await task
     (outcome,) = await answers.settled()
     assert isinstance(outcome, OutcomeUnknown)
+
+
+async def test_a_reply_that_fails_or_proposes_disturbs_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    log = GatedLog()
+    async with Waited(log) as waited:
+        log.hold()
+        outcomes: list[object] = []
+
+        def fail(outcome: object) -> None:
+            raise RuntimeError("the client is gone")
+
+        def propose_next(outcome: object) -> None:
+            waited.group.propose(create("next"), outcomes.append)
+
+        waited.group.propose(create("first"), fail)
+        waited.group.propose(create("second"), propose_next)
+        waited.group.propose(create("third"), outcomes.append)
+        await a_while()
+        waited.pass_seconds(11)
+        assert "replying to a request failed" in caplog.text
+        assert len(outcomes) == 1
+        log.let_go()
+        await until(lambda: len(outcomes) == 2)
+        assert isinstance(outcomes[1], Created)
