@@ -5,7 +5,7 @@ and time passes when a test says so.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -59,7 +59,6 @@ class SharedLog:
     def __init__(self, memory: "SharedMemory") -> None:
         self._memory = memory
         self._is_open = True
-        self._followers: list[AsyncIterator[Entry]] = []
         self.tail_calls = 0
         self.is_cut_off = False
         """Nothing of this node reaches the log, and nothing of the log reaches this node."""
@@ -288,8 +287,3 @@ async def content_of(node: Member, name: str, bucket: str = "b") -> bytes:
     page = await got(node.group.read(bucket, name, 0, 1 << 30))
     assert isinstance(page, Page), page
     return b"".join(page.chunks)
-
-
-async def all_of(*waiting: Awaitable[object]) -> None:
-    """Wait for all of them."""
-    await asyncio.gather(*waiting)

@@ -69,23 +69,34 @@ def told(answer: Answer, path: str) -> tuple[int, dict[str, str], bytes]:
     return answer.status, headers, answer.body.replace(path.rsplit("/", 1)[-1].encode(), b"NAME")
 
 
+def make_both(api: httpx.Client) -> tuple[str, str]:
+    """The same streams twice: for the fast path and for the slow one, whose paths end with `-slow`."""
+    number = next(_numbers)
+    fast, slow = f"/v1/stream/either-{number}-fast", f"/v1/stream/either-{number}-slow"
+    make_streams(api, fast)
+    make_streams(api, slow)
+    return fast, slow
+
+
+def ask(
+    server: Server, path: str, stream: str, head: list[str | bytes], body: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    """Append to a stream; the answer without what differs between the two ways."""
+    lines = [RULES_IT_OUT] if path.endswith("-slow") else []
+    with Raw(server) as raw:
+        raw.ask("POST", f"{path}-{stream}", *head, *lines, body=body)
+        return told(raw.answer(), path)
+
+
 @pytest.mark.parametrize("more", MORE)
 @pytest.mark.parametrize("content_type", TYPES)
 def test_both_ways_give_the_same_answers_and_streams(
     server: Server, api: httpx.Client, content_type: str, more: str
 ) -> None:
-    number = next(_numbers)
-    fast, slow = f"/v1/stream/either-{number}-f", f"/v1/stream/either-{number}-s"
-    make_streams(api, fast)
-    make_streams(api, slow)
+    fast, slow = make_both(api)
     for name, (stream, body) in BODIES.items():
-        answers = []
-        ways: list[tuple[str, list[str]]] = [(fast, []), (slow, [RULES_IT_OUT])]
-        for path, lines in ways:
-            with Raw(server) as raw:
-                raw.ask("POST", f"{path}-{stream}", *TYPES[content_type], *MORE[more], *lines, body=body)
-                answers.append(told(raw.answer(), path))
-        assert answers[0] == answers[1], name
+        ways = [ask(server, way, stream, [*TYPES[content_type], *MORE[more]], body) for way in (fast, slow)]
+        assert ways[0] == ways[1], name
     for stream in ("text", "json", "closed", "ttl", "fork"):
         assert content(api, f"{fast}-{stream}") == content(api, f"{slow}-{stream}"), stream
 
@@ -113,21 +124,13 @@ PRODUCERS: dict[str, list[str | bytes]] = {
 def test_both_ways_give_producers_the_same_answers_and_streams(
     server: Server, api: httpx.Client, content_type: str, more: str
 ) -> None:
-    number = next(_numbers)
-    fast, slow = f"/v1/stream/either-{number}-f", f"/v1/stream/either-{number}-s"
-    make_streams(api, fast)
-    make_streams(api, slow)
+    fast, slow = make_both(api)
     for (name, producer), stream in itertools.product(
         PRODUCERS.items(), ("text", "json", "closed", "missing")
     ):
-        answers = []
-        ways: list[tuple[str, list[str]]] = [(fast, []), (slow, [RULES_IT_OUT])]
-        for path, lines in ways:
-            with Raw(server) as raw:
-                head = [*TYPES[content_type], *MORE[more], *producer, *lines]
-                raw.ask("POST", f"{path}-{stream}", *head, body=b"[1,2]")
-                answers.append(told(raw.answer(), path))
-        assert answers[0] == answers[1], (name, stream)
+        head = [*TYPES[content_type], *MORE[more], *producer]
+        ways = [ask(server, way, stream, head, b"[1,2]") for way in (fast, slow)]
+        assert ways[0] == ways[1], (name, stream)
     for stream in ("text", "json", "closed"):
         assert content(api, f"{fast}-{stream}") == content(api, f"{slow}-{stream}"), stream
 
