@@ -27,7 +27,7 @@ install: .venv/install.stamp
 serve: .venv/install.stamp
 	@.venv/bin/ursula serve $(ARGS)
 
-test: lint node
+test: lint node .venv/etcd.stamp
 	@scripts/debian-packages util-linux chromium
 	$(PYTEST) $(ARGS)
 
@@ -36,9 +36,9 @@ lint: .venv/test.stamp
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 
-faults: .venv/test.stamp node
+faults: .venv/test.stamp node .venv/etcd.stamp
 	@scripts/debian-packages util-linux chromium
-	URSULA_FAULT_ROUNDS=50 $(PYTEST) --timeout 1800 tests/faults tests/model/test_flush_model.py $(SPARK_FAULTS) $(ARGS)
+	URSULA_FAULT_ROUNDS=50 $(PYTEST) --timeout 1800 tests/faults tests/model/test_flush_model.py tests/model/test_log_model.py $(SPARK_FAULTS) $(ARGS)
 	URSULA_TEST_COLD=tiny URSULA_FAULT_ROUNDS=10 $(PYTEST) $(TINY) $(ARGS)
 
 bench: .venv/bench.stamp bench/node_modules/install.stamp
@@ -70,6 +70,10 @@ clean:
 
 .venv/bench.stamp: .venv/install.stamp
 	$(PIP) -e '.[bench,spark]'
+	@touch $@
+
+.venv/etcd.stamp: scripts/unpack-etcd | .venv/bin/python
+	scripts/unpack-etcd .venv/etcd
 	@touch $@
 
 %/node_modules/install.stamp: %/package.json

@@ -81,10 +81,12 @@ async def _measure(server: Server, prefix: str, streams: int, per_second: int, s
     transports = await asyncio.gather(*(subscribe(number) for number in range(streams)))
     sent: dict[int, float] = {}
     total = max(1, int(per_second * seconds))
-    begun = time.perf_counter()
+    opening = (asyncio.open_connection("127.0.0.1", server.port) for _ in range(WRITERS))
+    writers = await asyncio.gather(*opening)
+    begun = time.perf_counter()  # with all connections open: events that are late then come in one burst
 
     async def write(first: int) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        reader, writer = writers[first]
         for number in range(first, total, WRITERS):
             await asyncio.sleep(max(0.0, begun + number / per_second - time.perf_counter()))
             path = server.path(f"{prefix}{number % streams}")

@@ -313,7 +313,7 @@ def test_anything_else_is_not_a_list_of_origins(written: str) -> None:
     assert "cors.origins = " in refusal(f"[cors]\norigins = {written}")
 
 
-@pytest.mark.parametrize("kind", LogKind)
+@pytest.mark.parametrize("kind", [LogKind.FILE, LogKind.MEMORY])
 def test_the_log_is_chosen_by_its_word_in_a_file_the_environment_or_a_flag(kind: LogKind) -> None:
     assert one("server.log", f"'{kind}'") is kind
     assert load(None, {"URSULA_SERVER__LOG": str(kind)}, {}).settings.server.log is kind
@@ -360,9 +360,9 @@ def test_an_unknown_key_that_resembles_nothing_is_refused_with_those_of_its_sect
     assert "known keys are server.node_id, " in refusal("xyzzy = 1")
 
 
-@pytest.mark.parametrize("section", ["cluster", "xyzzy"])
+@pytest.mark.parametrize("section", ["xyzzy", "plugh"])
 def test_an_unknown_section_is_refused_even_when_it_is_empty(section: str) -> None:
-    known = "known sections are server, cold, http, cors, limits, logging"
+    known = "known sections are server, cold, cluster, http, cors, limits, logging"
     assert refusal(f"[{section}]") == f"unknown section [{section}] (file given.toml): {known}"
     assert known in refusal(**{f"URSULA_{section.upper()}__KEY": "1"})
 
@@ -462,8 +462,66 @@ def test_the_page_on_configuration_lists_exactly_the_keys() -> None:
 
 
 def test_the_examples_of_the_page_are_valid_and_one_shows_every_key_with_its_default() -> None:
-    example, s3 = re.findall(r"^```toml\n(.+?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    example, s3, cluster = re.findall(r"^```toml\n(.+?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     loaded = from_toml(example)
     assert loaded.settings == Settings()
     assert {name for name, origin in loaded.origins.items() if origin == "default"} == set()
     assert from_toml(s3, STREAMS_KEY="id", STREAMS_SECRET="hush").settings.cold.backend == "s3"
+    assert from_toml(cluster, CLUSTER_SECRET="hush hush hush hush").settings.server.log is LogKind.ETCD
+
+
+CLUSTER = """
+[server]
+node_id = 2
+listen = "127.0.0.1:4447"
+[cluster]
+name = "prod"
+routes = ["127.0.0.1:4437", "127.0.0.1:4457"]
+[cold]
+backend = "s3"
+s3_bucket = "ursula-prod"
+"""
+
+
+def test_a_node_with_the_name_of_a_cluster_keeps_its_log_in_etcd() -> None:
+    settings = from_toml(CLUSTER).settings
+    assert settings.server.log is LogKind.ETCD
+    assert settings.cluster.routes == (Address("127.0.0.1", 4437), Address("127.0.0.1", 4457))
+    given = "127.0.0.1:1, [::1]:2"
+    assert from_toml(CLUSTER, URSULA_CLUSTER__ROUTES=given).settings.cluster.routes[1] == Address("::1", 2)
+    assert Settings().server.log is LogKind.FILE
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("CLUSTER__NAME", "a b", 'cluster.name = "a b": expected up to 64 letters'),
+        ("COLD__BACKEND", "fs", "or cold.shared_fs = true if cold.root is a folder that all nodes share"),
+        ("SERVER__LISTEN", "127.0.0.1:0", "in a cluster, server.listen needs a fixed port"),
+        ("SERVER__LOG", "memory", "a cluster keeps its log in etcd"),
+        ("CLUSTER__ROUTES", "127.0.0.1:4447", "cluster.routes has the other nodes"),
+        ("CLUSTER__ROUTES", "nowhere", "expected a list of host:port"),
+        ("CLUSTER__ROUTES", "10.0.0.2:4437", "etcd's ports would be open to the network: set cluster.secret"),
+        ("SERVER__LISTEN", "0.0.0.0:4437", "other nodes cannot reach 0.0.0.0:4437: set server.advertise"),
+        (
+            "CLUSTER__TLS_CERT",
+            "/a.pem",
+            "cluster.tls_cert, cluster.tls_key and cluster.tls_ca belong together",
+        ),
+    ],
+)
+def test_a_cluster_that_could_not_work_is_refused(name: str, value: str, message: str) -> None:
+    assert message in refusal(CLUSTER, **{f"URSULA_{name}": value})
+
+
+def test_a_cluster_on_a_network_needs_a_secret_or_certificates() -> None:
+    network = {"URSULA_SERVER__LISTEN": "0.0.0.0:4437", "URSULA_SERVER__ADVERTISE": "10.0.0.1:4437"}
+    assert "open to the network" in refusal(CLUSTER, **network)
+    assert from_toml(CLUSTER, **network, URSULA_CLUSTER__SECRET="a long secret of ours")
+    files = {f"URSULA_CLUSTER__TLS_{kind}": f"/{kind}.pem" for kind in ("CERT", "KEY", "CA")}
+    assert from_toml(CLUSTER, **network, **files)
+
+
+def test_local_files_are_a_store_for_a_cluster_if_all_nodes_share_them() -> None:
+    shared = {"URSULA_COLD__BACKEND": "fs", "URSULA_COLD__SHARED_FS": "true"}
+    assert from_toml(CLUSTER, **shared, URSULA_COLD__ROOT="/mnt/shared")

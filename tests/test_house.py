@@ -41,7 +41,9 @@ ENGINE_VALUES = {
 
 ALLOWED = {
     "model": {"ursula.model", "ursula.ranges"},
-    "log": {"ursula.log", "ursula.crc", "ursula.histogram", "ursula.positions"},
+    "log": {"ursula.log", "ursula.etcd", "ursula.crc", "ursula.histogram", "ursula.positions"},
+    "log/etcd": {"ursula.log", "ursula.etcd"},
+    "etcd": {"ursula.etcd"},
     "cold": {"ursula.cold", "ursula.crc", "ursula.positions", "ursula.ranges"},
     "engine": {
         "ursula.engine",
@@ -69,6 +71,22 @@ ALLOWED = {
         *MODEL_VALUES,
     },
     "http/wire": {"ursula.http", "ursula.malloc"},  # it knows no streams
+    "cluster": {
+        "ursula.cluster",
+        "ursula.etcd",
+        "ursula.log",
+        "ursula.config",
+        "ursula.cold.objects",
+        "ursula.cold.state",
+        "ursula.engine.agreement",
+        "ursula.engine.clock",
+        "ursula.engine.keeper",
+        "ursula.engine.peers",
+        "ursula.engine.start",
+        "ursula.engine.status",
+        "ursula.model.codec",
+    },
+    "cluster/member": {"ursula.cluster", "ursula.etcd"},  # it knows no streams
     "client": {"ursula.client"},
     "spark": {
         "ursula.spark",
@@ -112,7 +130,7 @@ EXCEPTIONS = {
     # The one place that chooses a log, and hands the settings of the store to who needs them:
     "engine/node.py": {"ursula.log.file", "ursula.log.memory", "ursula.config"},
     "cold/objects/open.py": {"ursula.config"},  # the one place that chooses a store
-    "http/server.py": {"ursula.cold.objects.open", "ursula.engine"},  # puts a server together
+    "http/server.py": {"ursula.cluster", "ursula.cold.objects", "ursula.engine"},  # puts a server together
     # On the driver alone, which has msgspec: the row of a bucket in a checkpoint.
     "spark/reads/bucket_start.py": {
         "ursula.model.checkpoint.bucket_row",
@@ -142,6 +160,7 @@ SHELVES = {
         "ordered": "",
         "commands": "",
         "outcomes": "commands",
+        "entry_hash": "outcomes",
         "text": "limits",
         "stream": "commands outcomes text",
         "codec": "commands stream",
@@ -153,10 +172,23 @@ SHELVES = {
         "change": "bucket codec commands decide deleted journal outcomes store_view stream text",
         "read": "bucket decide.refusals journal offsets outcomes stream",
         "residency": "journal store_view stream",
-        "state": "bucket change codec commands decide deleted journal outcomes read residency store_view "
-        "stream",
+        "state": "bucket change codec commands decide deleted entry_hash journal outcomes read residency "
+        "store_view stream",
         "checkpoint": "bucket commands deleted outcomes state store_view stream",
         "dump": "bucket state",
+    },
+    "log": {
+        "interface": "",
+        "disk": "",
+        "record": "interface",
+        "segment": "disk interface record",
+        "segment_scan": "disk interface segment",
+        "recovery": "disk interface record segment segment_scan",
+        "writer": "disk interface record recovery segment",
+        "follower": "interface",
+        "memory": "follower interface",
+        "file": "disk follower interface recovery segment segment_scan writer",
+        "etcd": "interface",
     },
     "cold": {
         "objects": "",
@@ -168,22 +200,25 @@ SHELVES = {
         "feed_spool": "objects segment",
     },
     "engine": {
+        "agreement": "",
         "background": "",
         "clock": "",
         "failures": "",
         "keeper": "",
         "pacing": "",
+        "peers": "agreement",
         "segment_info": "",
-        "status": "pacing",
+        "status": "agreement pacing",
         "start": "clock failures pacing segment_info",
         "reads": "background segment_info",
-        "group": "background clock failures keeper pacing reads status",
+        "group": "agreement background clock failures keeper pacing peers reads status",
         "flush": "failures group keeper pacing segment_info start status",
         "upkeep": "clock failures flush group keeper pacing segment_info start",
         "offline": "clock segment_info start",
         "bulk_write": "failures group",
         "interface": "failures group reads status",
-        "node": "background bulk_write clock failures flush group keeper reads start status upkeep",
+        "node": "agreement background bulk_write clock failures flush group keeper peers reads start status "
+        "upkeep",
     },
     "http": {
         "errors": "",
@@ -199,8 +234,19 @@ SHELVES = {
         "cluster": "body bucket.feed errors exchange syntax",
         "services": "body bucket live observe syntax wire",
         "routes": "bucket cluster errors exchange observe stream syntax",
+        "joining": "errors wire",
+        "leader_only": "errors exchange routes wire",
         "app": "errors exchange routes services stream syntax wire",
-        "server": "app body cluster services syntax wire",
+        "server": "app body cluster joining leader_only services syntax wire",
+    },
+    "cluster": {
+        "failures": "",
+        "authority": "failures",
+        "tls": "authority failures",
+        "member": "failures tls",
+        "keeper_lease": "",
+        "presence": "",
+        "cluster": "failures keeper_lease member presence tls",
     },
     "client": {
         "address": "",

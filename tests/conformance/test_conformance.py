@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.spread import spread_over
+from tests.cluster.three_nodes import three_nodes
 from tests.server import TINY_FLUSHES, Server
 
 FOLDER = Path(__file__).parent
@@ -25,6 +27,18 @@ def test_the_official_suite_passes_in_full(tmp_path: Path, settings: dict[str, s
         results = run_suite(server.url, tmp_path / "results.json")
         assert server.complaints() == []
         assert server.stop() == 0
+    check(results)
+
+
+@pytest.mark.timeout(600)
+def test_the_official_suite_passes_in_full_on_three_nodes(tmp_path: Path) -> None:
+    with three_nodes(tmp_path) as nodes, spread_over([node.port for node in nodes]) as url:
+        check(run_suite(url, tmp_path / "results.json"))
+        assert [node.stop() for node in reversed(nodes)] == [0, 0, 0]
+
+
+def check(results: dict[str, Any]) -> None:
+    """All of its tests have passed."""
     tests = [test for file in results["testResults"] for test in file["assertionResults"]]
     failed = [test["fullName"] for test in tests if test["status"] == "failed"]
     assert not failed, "\n".join(failed)

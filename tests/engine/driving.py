@@ -78,8 +78,8 @@ class RemoteLog:
     def append(self, payload: bytes) -> Awaitable[int]:
         return self.memory.append(payload)
 
-    def follow(self, after: int) -> AsyncIterator[Entry]:
-        return self.memory.follow(after)
+    def follow(self, after: int, count: int | None = None) -> AsyncIterator[Entry]:
+        return self.memory.follow(after, count)
 
     async def tail(self) -> int:
         self.tail_calls += 1

@@ -5,8 +5,9 @@ and time passes when a test says so.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 
 from tests.engine.driving import FakeClock, until
@@ -15,11 +16,14 @@ from tests.engine.nodes import got
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import Store, StoreUnavailable
 from ursula.config import ColdSettings, LogKind
+from ursula.engine.agreement import Sample, find_disagreement
 from ursula.engine.group.group import Group
 from ursula.engine.keeper import KeeperRole
 from ursula.engine.node import Node
+from ursula.engine.peers import Peers
 from ursula.engine.start.data_folder import FORMAT, Identity
 from ursula.log.interface import (
+    COUNTER_MASK,
     AppendRetryable,
     AppendUnknown,
     EntriesTrimmed,
@@ -29,6 +33,7 @@ from ursula.log.interface import (
 )
 from ursula.log.memory import MemoryLog
 from ursula.model.checkpoint import checkpoint
+from ursula.model.codec.entry import StoredEntry, decode, decode_any, encode_batches
 from ursula.model.outcomes import Page
 from ursula.model.store_view.dirty_rows import Key, RowKind
 
@@ -41,12 +46,38 @@ class SharedMemory(MemoryLog):
         self.needed_after: dict[SharedLog, int] = {}
         self.bytes_max = 1 << 30
         self.is_unreachable = False
+        self.joins = False
+        """Whether the batches of all nodes that append at the same time become one entry."""
+        self._waiting: list[tuple[bytes, asyncio.Future[int]]] = []
+        self._joining: asyncio.Task[None] | None = None
 
     async def trim(self, upto: int) -> None:
         """Forget entries, but none that a node still needs."""
         if self.size_bytes <= self.bytes_max:
             upto = min(upto, *self.needed_after.values(), upto)
         await super().trim(upto)
+
+    async def append_joined(self, payload: bytes) -> int:
+        """Append a payload together with those that other nodes append at the same time."""
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiting.append((payload, future))
+        if len(self._waiting) == 1:
+            self._joining = asyncio.create_task(self._join())
+        return await future
+
+    async def _join(self) -> None:
+        await asyncio.sleep(0.001)
+        waiting, self._waiting = self._waiting, []
+        for is_stored, some in groupby(waiting, lambda one: isinstance(decode_any(one[0]), StoredEntry)):
+            joined = list(some)
+            if is_stored:  # the name of an entry stands alone
+                positions = [await self.append(payload) for payload, _ in joined]
+            else:
+                batches = [batch for payload, _ in joined for batch in decode(payload).batches]
+                positions = [await self.append(encode_batches(batches))] * len(joined)
+            for position, (_, future) in zip(positions, joined, strict=True):
+                if not future.done():
+                    future.set_result(position)
 
 
 class SharedLog:
@@ -87,14 +118,16 @@ class SharedLog:
         if self.is_cut_off:
             raise AppendUnknown("no answer")
         await asyncio.sleep(0)
-        position = await self._memory.append(payload)
+        append = self._memory.append_joined if self._memory.joins else self._memory.append
+        position = await append(payload)
         if self.loses_answers:
             await asyncio.sleep(0.01)
             raise AppendUnknown("no answer")
         return position
 
-    async def follow(self, after: int) -> AsyncIterator[Entry]:
+    async def follow(self, after: int, count: int | None = None) -> AsyncIterator[Entry]:
         position = after
+        assert count == after & COUNTER_MASK, "the positions of this log have no gaps"
         async for entry in self._memory.follow(after):
             while self.is_cut_off or self.is_silent:
                 await asyncio.sleep(0.001)
@@ -126,11 +159,23 @@ class SharedLog:
         self._memory.needed_after.pop(self, None)
 
 
+class KnownPeers(Peers):
+    """The other nodes of the cluster of a test, whose samples are known at once."""
+
+    def __init__(self, cluster: "Cluster", number: int) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._number = number
+
+    def samples(self, group: int) -> dict[str, list[Sample]]:
+        others = [node for node in self._cluster.nodes.values() if node.number != self._number]
+        return {f"n{node.number}": node.groups[group].samples() for node in others if node.groups}
+
+
 class MovableRole(KeeperRole):
     """The keeper's role, which the cluster of a test gives to one of its nodes at a time."""
 
-    def __init__(self) -> None:
-        self.is_held = False
+    is_held = False
 
 
 class Member(Node):
@@ -139,6 +184,7 @@ class Member(Node):
     def __init__(self, cluster: "Cluster", number: int) -> None:
         self.number = number
         self.role = MovableRole()
+        self.peers = KnownPeers(cluster, number)
         self.memory = cluster.memory
         self.connection = SharedLog(cluster.memory)
         self.connection_count = 0
@@ -151,6 +197,7 @@ class Member(Node):
             store=cluster.open_store(number),
             identity=cluster.identity,
             role=self.role,
+            peers=self.peers,
         )
 
     async def _open_log(self, number: int) -> SharedLog:
@@ -179,8 +226,12 @@ class SlowStore(FsStore):
 
     async def get(self, key: str) -> bytes:
         if key.startswith("state"):
-            await asyncio.sleep(self._cluster.state_seconds)
+            await self._cluster.before_state()
         return await super().get(key)
+
+
+async def no_wait() -> None:
+    """Read a state object at once."""
 
 
 class Cluster:
@@ -196,8 +247,10 @@ class Cluster:
         """Why nodes have ended by themselves."""
         self.is_full = False
         """Whether the store accepts no objects."""
-        self.state_seconds = 0.0
-        """How long it takes to read a state object."""
+        self.before_state: Callable[[], Awaitable[None]] = no_wait
+        """Awaited before a state object is read."""
+        self.is_corrupted = False
+        """Whether a test has changed the state of a node by hand."""
         self._folder = folder
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -236,6 +289,19 @@ class Cluster:
     def is_unreachable(self, value: bool) -> None:
         self.memory.is_unreachable = value
 
+    @property
+    def disagreements(self) -> dict[int, str]:
+        """Why nodes must not serve, by the number of the node."""
+        found = {number: node.disagreement for number, node in self.nodes.items()}
+        return {number: reason for number, reason in found.items() if reason is not None}
+
+    def compare(self) -> None:
+        """Check that no node contradicts another one, unless a test has made it."""
+        for node in self.nodes.values():
+            for group in node.groups:
+                found = find_disagreement(group.samples(), node.peers.samples(group.number))
+                assert found is None or self.is_corrupted, found
+
     def make_keeper(self, number: int | None) -> None:
         """Give the keeper's role to one node, or to none."""
         for node in self.nodes.values():
@@ -269,6 +335,7 @@ async def cluster_of(count: int, folder: Path, cold: ColdSettings | None = None)
             await cluster.start(number)
         cluster.make_keeper(0)
         yield cluster
+        cluster.compare()
     finally:
         await cluster.stop()
     assert cluster.problems == [], cluster.problems

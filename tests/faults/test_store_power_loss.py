@@ -31,6 +31,8 @@ from ursula.model.outcomes import Page
 STREAMS = ("a", "b", "c")
 COLD = ColdSettings(cache_bytes=0, flush_interval=3600.0)
 SHARE = 1.0 if IS_LONG else 0.04
+KEEP_SECONDS = 0.5
+"""How long objects without a name are kept: on a busy machine, a flush must not take longer."""
 """Of how many moments it is seen what a power loss leaves; the last of each stage is always one of them."""
 
 
@@ -168,10 +170,10 @@ async def replace(node: Node) -> None:
 
 async def collect(node: Node) -> None:
     """Remove what was replaced, as if nothing was kept for long."""
-    settings = CollectSettings(node.generation, 0.05)
+    settings = CollectSettings(node.generation, KEEP_SECONDS)
     collector = GarbageCollector(node.groups, node.flushers, node.store, system_clock, settings)
     for _ in range(2):
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(KEEP_SECONDS * 1.2)
         await collector.collect()
         await merge(node)
     assert collector.collected_count > 10

@@ -25,6 +25,7 @@ STATUS_FIELDS = {
     "purged_index",
     "payload_ready",
     "recovery_complete",
+    "disagreement",
 }
 
 NOTHING_CACHED = {"held_bytes": 0, "hits": 0, "misses": 0, "evicted": 0}
@@ -46,7 +47,7 @@ def test_a_single_node_is_a_cluster_that_is_ready(own: httpx.Client, path: str) 
 
 def test_a_single_node_leads_itself(own: httpx.Client) -> None:
     before = own.get("/cluster/status").json()
-    assert STATUS_FIELDS | {"cluster", "generation", "groups"} == before.keys()
+    assert STATUS_FIELDS | {"cluster", "generation", "groups", "nodes"} == before.keys()
     assert (before["node_id"], before["leader_id"], before["term"], before["state"]) == (7, 7, 1, "leader")
     assert before["membership"] == {"voters": [7], "learners": []}
     assert (before["payload_ready"], before["recovery_complete"]) == (True, True)

@@ -235,7 +235,7 @@ def test_a_missing_stream_is_404_everywhere(
     assert method == "HEAD" or inside.code == "stream_not_found"
 
 
-def test_a_read_is_unavailable_while_nobody_can_tell_how_far_the_log_reaches(
+def test_no_read_is_up_to_date_while_nobody_can_tell_how_far_the_log_reaches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A log on other machines may not answer; an answer from old state could deny what was acknowledged."""
@@ -251,6 +251,8 @@ def test_a_read_is_unavailable_while_nobody_can_tell_how_far_the_log_reaches(
         monkeypatch.setattr(MemoryLog, "known_tail", None)
         assert api.get("/v1/stream/s").content == b"here"
         monkeypatch.setattr(MemoryLog, "tail", unreachable)
-        answer = api.get("/v1/stream/s")
+        data = api.get("/v1/stream/s")
+        assert (data.content, "stream-up-to-date" in data.headers) == (b"here", False)
+        answer = api.get("/v1/stream/s", params={"offset": data.headers["stream-next-offset"]})
         refused(answer, 503, "unavailable")
         assert "no quorum" in answer.text

@@ -12,6 +12,7 @@ from tests.engine.several_nodes import Cluster, Member, cluster_of
 from tests.http.staged import arrow
 
 from ursula.config import Address, Settings
+from ursula.engine import node as nodes
 from ursula.http.app import App
 from ursula.http.server import listen, services_of
 from ursula.http.wire.server import WireServer
@@ -19,6 +20,7 @@ from ursula.http.wire.server import WireServer
 pytestmark = pytest.mark.anyio
 
 TEXT = {"content-type": "text/plain"}
+PRODUCER = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}
 
 
 @asynccontextmanager
@@ -63,6 +65,29 @@ async def test_every_node_answers_with_what_was_acknowledged_on_another(tmp_path
             listed = (await reader.get("/chat/streams")).json()
             assert listed["stream_count"] == number + 1
             assert (await reader.put(path, headers=TEXT)).status_code == 200, "it is there already"
+
+
+async def test_a_read_that_cannot_be_certain_has_its_data_without_being_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ursula.http.stream.read.CERTAIN_SECONDS_MAX", 0.2)
+    async with cluster_of(2, tmp_path) as cluster, clients_of(cluster) as (first, second):
+        await first.put("/chat")
+        await first.put("/chat/s", headers=TEXT, content=b"hello")
+        await cluster.in_step()
+        cluster.is_unreachable = True
+        read = await second.get("/chat/s", params={"offset": "-1"})
+        assert (read.status_code, read.content) == (200, b"hello")
+        assert "stream-up-to-date" not in read.headers
+        again = await second.get("/chat/s", params={"offset": read.headers["stream-next-offset"]})
+        assert (again.status_code, again.json()["error"]["code"]) == (503, "unavailable")
+        assert (await second.get("/chat/nothing", params={"offset": "-1"})).status_code == 503
+        assert (await second.head("/chat/s")).status_code == 503
+        live = await second.get("/chat/s", params={"offset": "-1", "live": "sse"})
+        assert live.status_code == 503
+        cluster.is_unreachable = False
+        certain = await second.get("/chat/s", params={"offset": "-1"})
+        assert certain.headers["stream-up-to-date"] == "true"
 
 
 async def test_a_bucket_that_another_node_has_just_created_is_known(tmp_path: Path) -> None:
@@ -122,14 +147,59 @@ async def test_a_node_that_starts_again_ends_its_live_reads_and_serves_on(tmp_pa
         assert (await second.get(path, params={"offset": "-1"})).content == b"newsnewsnews"
 
 
-async def test_reads_at_the_tail_are_unavailable_on_a_node_that_is_cut_off(tmp_path: Path) -> None:
+async def test_a_node_that_the_others_contradict_answers_nothing_of_its_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "AGREEMENT_SECONDS", 0.01)
+    async with cluster_of(3, tmp_path) as cluster, clients_of(cluster) as clients:
+        path, wrong = "/v1/stream/known", clients[2]
+        await clients[0].put(path, headers=TEXT, content=b"before")
+        await cluster.in_step()
+        assert (await wrong.get("/readyz/local")).status_code == 200
+        cluster.is_corrupted = True
+        stream = cluster.nodes[2].group.state.find("_default", "known")
+        assert stream is not None
+        stream.messages.add((b"never written",))
+        async with wrong.stream("GET", path, params={"offset": "-1", "live": "sse"}) as events:
+            await until(lambda: len(cluster.nodes[2].group.watchers) == 1)
+            assert (await clients[0].post(path, headers=TEXT, content=b"after")).status_code == 204
+            await until(lambda: bool(cluster.disagreements))
+            async for _ in events.aiter_lines():
+                pass  # until it ends
+        answers = [
+            await wrong.get(path, params={"offset": "0"}),
+            await wrong.get(path, params={"offset": "-1"}),
+            await wrong.post(path, headers=TEXT, content=b"more"),
+            await wrong.post(path, headers=TEXT | PRODUCER, content=b"more"),
+            await wrong.put("/v1/stream/other", headers=TEXT),
+            await wrong.delete(path),
+            await wrong.get("/_default/streams"),
+            await wrong.get("/_default/feed"),
+            await wrong.get("/cluster/buckets"),
+            await wrong.post("/cluster/flush"),
+        ]
+        for answer in answers:
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable"), answer.text
+            assert "is not that of most other nodes" in answer.json()["error"]["message"]
+        assert (await wrong.head(path)).status_code == 503
+        ready = await wrong.get("/readyz/local")
+        assert (ready.status_code, ready.json()["reason"]) == (503, cluster.disagreements[2])
+        assert (await wrong.get("/cluster/status")).json()["disagreement"] == cluster.disagreements[2]
+        assert "ursula_log_disagreement" in (await wrong.get("/metrics")).text
+        for client in clients[:2]:
+            assert (await client.get(path, params={"offset": "-1"})).content == b"beforeafter"
+            assert (await client.get("/readyz/local")).status_code == 200
+            assert (await client.get("/cluster/status")).json()["disagreement"] is None
+
+
+async def test_a_node_that_is_cut_off_says_nothing_of_the_tail(tmp_path: Path) -> None:
     async with cluster_of(2, tmp_path) as cluster, clients_of(cluster) as (first, second):
         path = "/v1/stream/known"
         await first.put(path, headers=TEXT, content=b"before")
         await cluster.in_step()
         cluster.nodes[1].connection.is_cut_off = True
         answer = await second.get(path, params={"offset": "-1"})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+        assert (answer.content, "stream-up-to-date" in answer.headers) == (b"before", False)
         assert (await second.head(path)).status_code == 503
         cluster.nodes[1].connection.is_cut_off = False
         assert (await second.get(path, params={"offset": "-1"})).content == b"before"

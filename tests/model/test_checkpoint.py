@@ -202,12 +202,27 @@ def test_a_loaded_state_continues_as_the_other_does(
 
 def test_a_state_of_another_version_is_refused(driver: Driver) -> None:
     fields = msgspec.msgpack.decode(group_row(driver.state))
-    with pytest.raises(RowUnreadable, match="version 2"):
-        Loader(msgspec.msgpack.encode([2, *fields[1:]]))
+    with pytest.raises(RowUnreadable, match="version 3"):
+        Loader(msgspec.msgpack.encode([3, *fields[1:], "from the future"]))
     with pytest.raises(RowUnreadable):
         Loader(msgspec.msgpack.encode([*fields, "from the future"]))
     with pytest.raises(RowUnreadable):
         Loader(b"\x00 not ours")
+    with pytest.raises(RowUnreadable):
+        Loader(msgspec.msgpack.encode([]))
+
+
+def test_a_state_of_version_1_has_no_count_and_no_hash(driver: Driver) -> None:
+    fields = msgspec.msgpack.decode(group_row(driver.state))
+    state = Loader(msgspec.msgpack.encode([1, *fields[1:8]])).state
+    assert (state.position, state.entry_count, state.entries_hash) == (driver.state.position, 0, b"")
+
+
+def test_the_count_and_the_hash_of_the_entries_are_stored(driver: Driver) -> None:
+    driver.state.hash_entry(b"entry", [])
+    state = Loader(group_row(driver.state)).state
+    assert state.entry_count == driver.state.entry_count > 0
+    assert state.entries_hash == driver.state.entries_hash != b""
 
 
 def test_a_row_that_cannot_be_read_stops_the_start(driver: Driver) -> None:

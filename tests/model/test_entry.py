@@ -7,15 +7,18 @@ import pytest
 
 from ursula.model.codec.entry import (
     ENTRY_VERSION,
+    ENTRY_VERSION_WRITTEN_MIN,
     Batch,
     DecodedEntry,
     EntryUnreadable,
     StoredEntry,
+    VersionTooLow,
     decode,
     decode_any,
     encode,
     encode_batches,
     encode_stored,
+    is_expressible,
 )
 from ursula.model.commands import (
     AnyCommand,
@@ -337,6 +340,44 @@ def test_what_version_4_wrote_is_still_read(command: AnyCommand, written: str) -
 @pytest.mark.parametrize(("command", "written"), FIFTH_FORM)
 def test_what_version_5_wrote_is_still_read(command: AnyCommand, written: str) -> None:
     assert decode(bytes.fromhex(written)) == one(command)
+
+
+VERSION_5_COMMANDS = [command for command, _ in FIFTH_FORM]
+
+
+@pytest.mark.parametrize(("command", "written"), FIFTH_FORM)
+def test_an_entry_of_version_5_is_written_as_it_was(command: AnyCommand, written: str) -> None:
+    assert encode(5, 6, [command], 5).hex() == written
+    assert encode_batches([Batch(5, 6, [command])], 5).hex() == written
+
+
+def test_a_plain_append_is_an_append_in_version_5() -> None:
+    append = Append("b", "s", (b"x",), "text/plain")
+    plain = PlainAppend("b", "s", (b"x",), "text/plain")
+    assert encode(5, 6, [plain, append], 5) == encode(5, 6, [append, append], 5)
+    assert [type(one) for one in decode(encode(5, 6, [plain], 5)).commands] == [Append]
+
+
+def test_what_version_5_cannot_express_is_not_written() -> None:
+    with pytest.raises(VersionTooLow, match="RequestFlush needs log entries of version 6"):
+        encode(5, 6, [CreateBucket("b"), RequestFlush()], 5)
+    with pytest.raises(VersionTooLow, match="several batches needs log entries of version 6"):
+        encode_batches([Batch(5, 6, []), Batch(7, 8, [])], 5)
+    with pytest.raises(VersionTooLow, match="reads only version 5"):
+        encode_stored(StoredEntry(6, "-/entries/x", "sha256:aa"), 5)
+
+
+def test_every_command_of_this_version_is_written_as_5_or_is_newer() -> None:
+    kinds = {type(command) for command in VERSION_5_COMMANDS} | {PlainAppend}
+    for kind in get_args(AnyCommand):
+        (command, *_) = (one for one, _ in SIXTH_FORM if type(one) is kind)
+        assert is_expressible(command, 5) == (kind in kinds)
+        assert is_expressible(command, ENTRY_VERSION)
+
+
+def test_nothing_is_written_for_a_node_that_is_too_old() -> None:
+    with pytest.raises(VersionTooLow, match="every write needs log entries of version 5"):
+        encode(5, 6, [], ENTRY_VERSION_WRITTEN_MIN - 1)
 
 
 def test_every_command_has_bytes_here() -> None:

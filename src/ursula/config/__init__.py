@@ -7,10 +7,11 @@
 Nothing but the configuration file is opened here, and no other part of Ursula is imported.
 """
 
-from .kinds import Address, Secret
+from .kinds import Address, Secret, is_loopback
 from .loading import FILES_SEARCHED, ConfigRefused, LoadedConfig, StartRefused, load
 from .settings import (
     KEYS,
+    ClusterSettings,
     ColdSettings,
     CorsSettings,
     HttpSettings,
@@ -25,6 +26,7 @@ __all__ = [
     "FILES_SEARCHED",
     "KEYS",
     "Address",
+    "ClusterSettings",
     "ColdSettings",
     "ConfigRefused",
     "CorsSettings",
@@ -37,5 +39,6 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "StartRefused",
+    "is_loopback",
     "load",
 ]

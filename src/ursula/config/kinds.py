@@ -61,6 +61,14 @@ DURATION_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "": 1.0}
 DURATION_MAX_SECONDS = 365 * 24 * 3600.0
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _text(raw: object) -> str:
     if not isinstance(raw, str) or not raw or "\0" in raw:
         raise ValueError
@@ -158,6 +166,13 @@ def _read_address(raw: object) -> Address:
     return Address(match[1] or match[2], int(match[3]))
 
 
+def _read_addresses(raw: object) -> tuple[Address, ...]:
+    items = [item.strip() for item in raw.split(",") if raw.strip()] if isinstance(raw, str) else raw
+    if not isinstance(items, list):
+        raise ValueError
+    return tuple(map(_read_address, items))
+
+
 def _read_folder(raw: object) -> Path:
     try:
         return Path(_text(raw)).expanduser()
@@ -190,10 +205,10 @@ def choice(*words: str) -> SettingKind[str]:
     return SettingKind("one of " + ", ".join(words), "|".join(words), read)
 
 
-def word_of(words: type[W]) -> SettingKind[W]:
-    """One of the words of an enumeration."""
+def word_of(*words: W) -> SettingKind[W]:
+    """One of some words of an enumeration."""
     kind = choice(*words)
-    return SettingKind(kind.expected, kind.metavar, lambda raw: words(kind.read(raw)))
+    return SettingKind(kind.expected, kind.metavar, lambda raw: type(words[0])(kind.read(raw)))
 
 
 COUNT = SettingKind("a whole number, 1 or more", "NUMBER", _read_count)
@@ -212,6 +227,12 @@ DURATION = SettingKind(
     _show_duration,
 )
 ADDRESS = SettingKind("host:port, as in 127.0.0.1:4437 or [::1]:4437", "HOST:PORT", _read_address)
+ADDRESSES = SettingKind(
+    'a list of host:port, as in ["10.0.0.2:4437", "10.0.0.3:4437"]',
+    "HOST:PORT,...",
+    _read_addresses,
+    lambda addresses: ",".join(map(str, addresses)),
+)
 FOLDER = SettingKind("the path of a folder", "FOLDER", _read_folder, _show_folder)
 ORIGINS = SettingKind(
     'a list of "*" or origins like https://example.org, without a path', "ORIGIN,...", _read_origins, ",".join

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .kinds import SIZE
-from .settings import KEYS, SECTIONS, Settings
+from .kinds import SIZE, is_loopback
+from .settings import KEYS, SECTIONS, LogKind, Settings
 
 FILES_SEARCHED = ("./ursula.toml", "/etc/ursula/ursula.toml")
 
@@ -187,6 +187,43 @@ def _check(settings: Settings) -> None:
         raise ConfigRefused("cold.s3_access_key_id and cold.s3_secret_access_key belong together: set both")
     if cold.s3_session_token.text and not cold.s3_access_key_id:
         raise ConfigRefused("cold.s3_session_token needs cold.s3_access_key_id: set both")
+    _check_cluster(settings)
+
+
+def _check_cluster(settings: Settings) -> None:
+    """Reject a cluster whose nodes could not reach each other, their store or their log."""
+    cluster, server, cold = settings.cluster, settings.server, settings.cold
+    if not cluster.name:
+        return
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", cluster.name):
+        raise ConfigRefused(
+            f"cluster.name = {_quoted(cluster.name)}: expected up to 64 letters, digits, dots, dashes and "
+            "underscores, of which the first is a letter or digit"
+        )
+    if server.log is LogKind.MEMORY:
+        raise ConfigRefused('a cluster keeps its log in etcd: leave out server.log = "memory"')
+    if cold.backend == "fs" and not cold.shared_fs:
+        raise ConfigRefused(
+            'cold.backend = "fs" keeps objects on one machine, and all nodes of a cluster need them: set '
+            'cold.backend = "s3", or cold.shared_fs = true if cold.root is a folder that all nodes share'
+        )
+    if server.listen.port == 0 or server.advertise.port == 0:
+        raise ConfigRefused("in a cluster, server.listen needs a fixed port: etcd uses the two after it")
+    if server.advertise in cluster.routes:
+        raise ConfigRefused(f"cluster.routes has the other nodes, and {server.advertise} is this one")
+    files = (cluster.tls_cert, cluster.tls_key, cluster.tls_ca)
+    if any(files) and not all(files):
+        raise ConfigRefused("cluster.tls_cert, cluster.tls_key and cluster.tls_ca belong together: set all")
+    if server.advertise.host in ("0.0.0.0", "::"):
+        raise ConfigRefused(
+            f"other nodes cannot reach {server.advertise}: set server.advertise to this node's own address"
+        )
+    hosts = {server.listen.host, server.advertise.host, *(route.host for route in cluster.routes)}
+    if not all(map(is_loopback, hosts)) and not cluster.secret.text and not any(files):
+        raise ConfigRefused(
+            "etcd's ports would be open to the network: set cluster.secret, the same on all nodes, or "
+            "cluster.tls_cert, cluster.tls_key and cluster.tls_ca"
+        )
 
 
 def _doubts(settings: Settings) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 from .kinds import (
     ADDRESS,
+    ADDRESSES,
     COUNT,
     DURATION,
     ENDPOINT,
@@ -45,10 +46,11 @@ def key(
 
 
 class LogKind(StrEnum):
-    """Where the log is kept: the words of `server.log`."""
+    """Where the log is kept: by the words of `server.log`, or in etcd, as every cluster does."""
 
     FILE = "file"
     MEMORY = "memory"
+    ETCD = "etcd"
 
     @property
     def is_durable(self) -> bool:
@@ -74,7 +76,7 @@ class ServerSettings:
     data_dir: Path = key("./data", FOLDER, "Folder for everything that must survive a restart.", "--data-dir")
     log: LogKind = key(
         "file",
-        word_of(LogKind),
+        word_of(LogKind.FILE, LogKind.MEMORY),
         "Where the log is kept: file is durable, memory loses everything when the server stops.",
         "--log",
     )
@@ -107,7 +109,7 @@ class ColdSettings:
     shared_fs: bool = key(
         False,
         SWITCH,
-        "Whether all nodes of a cluster share the folder. No effect yet: clusters are planned.",
+        "Whether all nodes of a cluster share the folder; a cluster needs that, or s3.",
     )
     s3_bucket: str = key("", TEXT, "Bucket for the objects; it must exist.", shown="none")
     s3_region: str = key("", TEXT, "Region of the bucket.", shown="AWS_REGION, otherwise us-east-1")
@@ -149,6 +151,34 @@ class HttpSettings:
     sse_cycle: float = key("60s", DURATION, "How long an SSE connection lives before the client resumes it.")
     sse_heartbeat: float = key("15s", DURATION, "How often an idle SSE connection gets a comment.")
     keep_alive: float = key("75s", DURATION, "How long an idle connection is kept open.")
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """The cluster that this node belongs to. A node without a cluster name is a server of its own."""
+
+    name: str = key("", TEXT, "Name of the cluster; all its nodes have the same.", shown="none")
+    bootstrap_node_id: int = key(
+        1, COUNT, "Number of the node that begins a new cluster; others wait for it."
+    )
+    routes: tuple[Address, ...] = key([], ADDRESSES, "Advertised addresses of the other nodes.", shown="none")
+    groups: int = key(1, COUNT, "Number of groups that share the buckets; fixed once the cluster has begun.")
+    secret: Secret = key(
+        "",
+        SECRET,
+        "Secret that all nodes share, from which they make certificates; never shown.",
+        shown="none",
+    )
+    tls_cert: str = key("", TEXT, "File with the certificate of this node.", shown="made from the secret")
+    tls_key: str = key("", TEXT, "File with the key of that certificate.", shown="made from the secret")
+    tls_ca: str = key(
+        "", TEXT, "File with the authority that signed those of all nodes.", shown="made from the secret"
+    )
+    etcd_path: str = key("", TEXT, "The etcd program.", shown="etcd on the PATH")
+    write_wait: float = key("10s", DURATION, "How long a request waits for the log; after that, 503.")
+    log_bytes: int = key(
+        "512MiB", SIZE, "How long the log may become while a node that lags still needs its entries."
+    )
 
 
 @dataclass(frozen=True)
@@ -203,6 +233,7 @@ class Settings:
 
     server: ServerSettings = ServerSettings()
     cold: ColdSettings = ColdSettings()
+    cluster: ClusterSettings = ClusterSettings()
     http: HttpSettings = HttpSettings()
     cors: CorsSettings = CorsSettings()
     limits: LimitsSettings = LimitsSettings()
@@ -212,6 +243,8 @@ class Settings:
         if self.cold.backend == "fs" and not self.cold.root:
             root = FOLDER.show(self.server.data_dir / "cold")
             object.__setattr__(self, "cold", replace(self.cold, root=root))
+        if self.cluster.name and self.server.log is LogKind.FILE:
+            object.__setattr__(self, "server", replace(self.server, log=LogKind.ETCD))
 
 
 SECTIONS = {section.name: cast(type[Any], type(section.default)) for section in fields(Settings)}

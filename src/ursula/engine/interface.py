@@ -24,6 +24,7 @@ from .group.batching import Reply
 from .group.watchers import Watchers
 from .reads.bucket_plan import Plan
 from .reads.deferred import Deferred
+from .status.cluster_status import NodeReport, TransferProblem
 from .status.cold_status import CacheStatus, ColdStatus, UpkeepStatus
 from .status.group_status import GroupStatus
 from .status.hot_bytes import HotBytesReport, HotTotals
@@ -34,6 +35,8 @@ class GroupApi(Protocol):
 
     number: int
     watchers: Watchers
+    disagreement: str | None
+    """Why this node must not serve the group; None if it may."""
 
     # Writing
 
@@ -182,6 +185,10 @@ class NodeApi(Protocol):
         """Why a log does not accept entries."""
 
     @property
+    def disagreement(self) -> str | None:
+        """Why this node must not serve a group: its state contradicts that of other nodes."""
+
+    @property
     def hot_bytes_max(self) -> int:
         """How many bytes may be hot before writes are rejected."""
 
@@ -209,3 +216,48 @@ class NodeApi(Protocol):
 
     async def report_hot_bytes(self) -> HotBytesReport:
         """Which streams the bytes in memory belong to."""
+
+
+class ClusterApi(Protocol):
+    """The cluster that a node is a part of."""
+
+    @property
+    def leader(self) -> int | None:
+        """The number of the node whose member leads, if there is one."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node's member leads."""
+
+    @property
+    def term(self) -> int:
+        """How often a leader was elected; 0 if that is unknown."""
+
+    @property
+    def keeper(self) -> int | None:
+        """The number of the node that was last seen to be the keeper."""
+
+    @property
+    def membership(self) -> dict[str, list[int]]:
+        """The nodes whose members vote, and those whose members only follow."""
+
+    @property
+    def nodes(self) -> dict[int, NodeReport]:
+        """The nodes that are there, by number."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether etcd has not answered for so long that this node must not be relied upon."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why this node is not a ready part of the cluster."""
+
+    def address_of(self, node: int) -> str | None:
+        """Where a node is reached, if it is there."""
+
+    def raft_indexes(self, node: int) -> dict[str, int] | None:
+        """How far the member of a node is; None if it does not answer."""
+
+    async def transfer_leader(self, node: int | None) -> TransferProblem | None:
+        """Let a node lead, or any other than the one that does; returns why that is impossible."""

@@ -8,7 +8,9 @@ some work twice.
 
 
 class KeeperRole:
-    """Whether this node is the keeper. Whoever decides that sets `is_held`; the workers look at it."""
+    """The role of a node without others: it is always the keeper. In a cluster, a subclass decides."""
 
-    def __init__(self, is_held: bool = True) -> None:
-        self.is_held = is_held
+    @property
+    def is_held(self) -> bool:
+        """Whether this node is the keeper. The workers look at it before each step."""
+        return True

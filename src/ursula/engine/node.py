@@ -8,7 +8,6 @@ import asyncio
 import gc
 import logging
 import os
-import secrets
 import shutil
 import tempfile
 import time
@@ -32,11 +31,12 @@ from ..cold.state.generation_history import Lineage
 from ..cold.state.placement import group_of
 from ..config import ColdSettings, LogKind
 from ..log.file import FileLog
-from ..log.interface import EntriesTrimmed, Log, LogUnavailable
+from ..log.interface import EntriesTrimmed, Log, LogDamaged, LogUnavailable
 from ..log.memory import MemoryLog
 from ..model.commands import IngestBegin
 from ..model.outcomes import AnyOutcome, BucketDescription, Refused
 from ..model.state import State
+from .agreement import find_disagreement
 from .background import BackgroundTasks
 from .bulk_write import Check, Ingesters
 from .clock import Clock, system_clock
@@ -46,10 +46,11 @@ from .group.evictor import Evictor
 from .group.group import Group
 from .group.large_entries import LargeEntries
 from .keeper import KeeperRole
+from .peers import Peers
 from .reads.blobs import BlobReads
 from .reads.cold_feed import FeedReads
 from .reads.cold_stream import ColdReads
-from .start.data_folder import FORMAT, DataFolder, Identity
+from .start.data_folder import DataFolder, Identity, new_identity
 from .start.first_state import load_protected
 from .start.heartbeat import Heart, RunningServer
 from .start.load_state import StoreRefused
@@ -66,6 +67,7 @@ COLLECTIONS_PER_TICK = 10
 RECOVERY_CHECK_SECONDS = 0.01
 STORE_RETRY_SECONDS = 1.0
 PROTECT_SECONDS = 1.0
+AGREEMENT_SECONDS = 1.0
 RESTART_SECONDS = 1.0
 DECODING_THREADS = max(1, min(4, len(os.sched_getaffinity(0)) // 2))
 """The other cores are for the event loop and for clients: threads that share a core gain nothing."""
@@ -94,14 +96,17 @@ class Node:
         identity: Identity | None = None,
         role: KeeperRole | None = None,
         write_wait_seconds: float | None = None,
+        open_shared: Callable[[int], Log] | None = None,
+        peers: Peers | None = None,
     ) -> None:
         """`log` says where the log is kept. A node with a durable log needs a data folder; any other must not
         have one, since the store in it would outlive the log.
 
         `server` identifies this node in its heartbeat in the store; without it there is no heartbeat.
         `check_row` says which rows of a bulk write no stream could accept. `identity` is that of a node
-        without a folder. A node without a `role` is always the keeper. `write_wait_seconds` is how long a
-        request may wait for the log.
+        without a folder. A node without a `role` is always the keeper, and one without `peers` is alone.
+        `write_wait_seconds` is how long a request may wait for the log. `open_shared` opens the log of a
+        group that the nodes of a cluster share.
         """
         if log.is_durable != (folder is not None):
             needs = "needs a data folder" if log.is_durable else "must not have a data folder"
@@ -112,9 +117,10 @@ class Node:
         self._log_segment_bytes = log_segment_bytes
         self._clock = clock
         self._role = role or KeeperRole()
+        self._open_shared = open_shared
+        self._peers = peers or Peers()
         self._write_wait_seconds = write_wait_seconds
-        own_identity = identity or Identity(FORMAT, secrets.token_hex(8), 1, 1)
-        self._identity = folder.identity if folder else own_identity
+        self._identity = folder.identity if folder else identity or new_identity()
         self.cluster = self._identity.cluster
         self.generation = self._identity.generation
         self.feed_incarnation = f"{self.cluster}-{self.generation}"
@@ -155,7 +161,7 @@ class Node:
         self._recovered_at: float | None = None
         self._hot_bytes_task: asyncio.Task[HotBytesReport] | None = None
         self.on_restart: Callable[[], None] = lambda: None
-        """Called when the node drops its state and starts again: live reads must end."""
+        """Called when live reads must end: the node drops its state, or must not serve a group any more."""
 
     async def run(self) -> None:
         """Open the logs, replay them and serve until `stop`. Raises the error that makes that impossible."""
@@ -211,6 +217,7 @@ class Node:
         """The background work, until the node stops."""
         yield self._watch_recovery()
         yield self._protect_log()
+        yield self._check_agreement()
         for flusher in self.flushers:
             yield flusher.run()
         for merger in self.mergers:
@@ -235,7 +242,8 @@ class Node:
                 return found
 
     async def _enter_store(self) -> Lineage:
-        is_new = self._folder is not None and not self._folder.log_path(0).exists()
+        is_file = self._log is LogKind.FILE
+        is_new = is_file and self._folder is not None and not self._folder.log_path(0).exists()
         return await enter_store(self.store, self._identity, self._clock(), is_new=is_new)
 
     async def _open_group(self, number: int) -> None:
@@ -266,6 +274,7 @@ class Node:
             role=self._role,
             write_wait_seconds=self._write_wait_seconds,
             large_entries=LargeEntries(self.store),
+            peers=self._peers,
         )
         settings = FlushSettings(
             self.cluster, self.generation, self.cold.flush_size, self.cold.flush_interval
@@ -398,6 +407,11 @@ class Node:
         """Why a log does not accept entries."""
         return next((group.log_problem for group in self.groups if group.log_problem is not None), None)
 
+    @property
+    def disagreement(self) -> str | None:
+        """Why this node must not serve a group: its state contradicts that of other nodes."""
+        return next((group.disagreement for group in self.groups if group.disagreement is not None), None)
+
     def now(self) -> int:
         """The time as this node sees it, in microseconds since 1970."""
         return self._clock()
@@ -438,6 +452,8 @@ class Node:
 
     async def current(self) -> None:
         """Wait until every group has applied everything acknowledged before now."""
+        if self.disagreement is not None:
+            raise NotCurrent(self.disagreement)
         await asyncio.gather(*(group.current() for group in self.groups if not group.is_current))
 
     def list_buckets(self, after: str, count: int) -> list[BucketDescription]:
@@ -461,6 +477,8 @@ class Node:
 
     async def _open_log(self, number: int) -> Log:
         match self._log:
+            case LogKind.ETCD:
+                return await self._open_shared_log(number)
             case LogKind.MEMORY:
                 return MemoryLog(generation=self.generation)
             case LogKind.FILE:
@@ -471,6 +489,18 @@ class Node:
                     segment_bytes=self._log_segment_bytes,
                     applied=folder.applied(number),
                 )
+
+    async def _open_shared_log(self, number: int) -> Log:
+        """The log of a cluster, which must not end before the last entry that this node has seen in it."""
+        if self._open_shared is None or self._folder is None:
+            raise ValueError("the log of a cluster needs a cluster")
+        log = self._open_shared(number)
+        tail = await self._with_retries(log.tail)
+        if tail < self._folder.applied(number):
+            problem = f"it ends at position {tail}, and this node has seen {self._folder.applied(number)}"
+            hint = "The cluster has lost writes: see docs/troubleshooting.md"
+            raise LogDamaged("the log of the cluster", f"group {number}", problem, hint)
+        return log
 
     def _clear_scratch(self) -> None:
         """Remove the files that a killed process left behind."""
@@ -508,6 +538,17 @@ class Node:
                     await group.log.protect(group.applied)
                 except LogUnavailable as error:
                     logger.debug("the log does not know how far this node has come: %s", error)
+
+    async def _check_agreement(self) -> None:
+        """Compare the state of every group with that of the other nodes now and then."""
+        while True:
+            await asyncio.sleep(AGREEMENT_SECONDS)
+            for group in self.groups:
+                if group.disagreement is None:
+                    found = find_disagreement(group.samples(), self._peers.samples(group.number))
+                    if found is not None:
+                        group.contradict(found.explain(group.number))
+                        self.on_restart()
 
     async def _note_applied(self) -> None:
         """Note how far the logs are applied, so that the next start notices if one has lost its end."""

@@ -68,6 +68,10 @@ class App:
         if answering is not None:
             exchange.spawn(answering)
 
+    def end_waiting(self) -> None:
+        """End every live connection; their clients come back, and may wait again."""
+        self._services.live.end_all()
+
     def end_live(self, failure: BaseException | None = None) -> None:
         """End every live connection in a way that lets its client continue elsewhere.
 

@@ -29,6 +29,7 @@ HttpErrorCode = Literal[
     "method_not_allowed",
     "method_unknown",
     "not_available",
+    "not_leader",
     "object_damaged",
     "object_not_found",
     "outcome_unknown",
@@ -46,6 +47,7 @@ HttpErrorCode = Literal[
 AnyErrorCode = ErrorCode | HttpErrorCode
 
 STATUS: dict[AnyErrorCode, int] = {
+    "not_leader": 307,
     "invalid_bucket_id": 400,
     "invalid_stream_id": 400,
     "malformed_request": 400,

@@ -29,6 +29,9 @@ T = TypeVar("T")
 NDJSON = "application/x-ndjson"
 JSON_HEADERS: HeaderList = [("content-type", "application/json"), ("cache-control", "no-store")]
 
+PATH_SAFE = "/:@!$&()*+,;=~-._"
+"""The characters of a path that need no escape in a URL."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -66,8 +69,11 @@ class Exchange:
 
     @property
     def group(self) -> GroupApi:
-        """The group that the target belongs to."""
-        return self.services.node.group_of(self.target.bucket)
+        """The group that the target belongs to, unless this node must not serve it."""
+        group = self.services.node.group_of(self.target.bucket)
+        if group.disagreement is not None:
+            raise Problem("unavailable", group.disagreement)
+        return group
 
     async def read_body(self, limit: "BodyLimit | None" = None) -> bytes:
         """Read the whole body."""
@@ -207,7 +213,7 @@ class Exchange:
         given = self.request.headers.get("host", [])
         host = given[0] if len(given) == 1 and is_valid_host(given[0]) else self.services.advertise
         path = self.request.path if path is None else path
-        return f"{self.request.scheme}://{host}{quote(path, safe='/:@!$&()*+,;=~-._')}"
+        return f"{self.request.scheme}://{host}{quote(path, safe=PATH_SAFE)}"
 
     def incarnation(self, incarnation: str) -> str:
         """An incarnation as clients see it: with the generation, so that a restore invalidates it."""

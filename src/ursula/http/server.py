@@ -6,15 +6,18 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
 from .. import logs
+from ..cluster.failures import ClusterRefused, EtcdFailed
 from ..cold.objects.open import open_store
-from ..config import Address, Settings, StartRefused
+from ..cold.objects.store import Store, StoreFailed
+from ..config import Address, LogKind, Settings, StartRefused
 from ..engine.clock import Clock, MovableClock, system_clock
 from ..engine.failures import Superseded
 from ..engine.node import Node
@@ -26,9 +29,14 @@ from ..model.codec.entry import EntryUnreadable
 from .app import App
 from .body.read import Bodies
 from .cluster.bulk_write import check_row
+from .joining import Joining
+from .leader_only import LeaderOnly
 from .services import ReadSettings, Services
 from .syntax.cors import CorsPolicy
 from .wire.server import BACKLOG, WireServer
+
+if TYPE_CHECKING:
+    from ..cluster.cluster import Cluster
 
 TCP_USER_TIMEOUT_MILLISECONDS = 120_000
 """How long it takes to notice a client that vanished without disconnecting, or that reads nothing."""
@@ -39,6 +47,9 @@ SPARE_FILES = 256
 
 TEST_CLOCK = "URSULA_TEST_CLOCK"
 """The environment variable with the file by which tests move the clock of a server. It is not a setting."""
+
+MakeApp = Callable[["Cluster | None"], tuple[Node, App]]
+"""Makes the node and its HTTP side, once it is known which cluster the node belongs to."""
 
 logger = logging.getLogger("ursula")
 
@@ -53,65 +64,154 @@ async def _serve(settings: Settings) -> int:
     clock = clock_of(os.environ)
     log = settings.server.log
     try:
-        folder = DataFolder(settings.server.data_dir) if log.is_durable else None
+        is_member = log is LogKind.ETCD
+        folder = DataFolder(settings.server.data_dir, is_member=is_member) if log.is_durable else None
     except FolderRefused as error:
         raise StartRefused(str(error)) from None
     listener = listen(settings.server.listen)
     connections_max = _clamp_connections(settings.limits.connections)
-    advertise = settings.server.advertise
-    if advertise.port == 0:
-        advertise = Address(advertise.host, listener.getsockname()[1])
-    node = Node(
-        log,
-        folder,
-        settings.limits.log_segment_bytes,
-        clock,
-        cold=settings.cold,
-        store=open_store(settings.cold, settings.server.data_dir) if log.is_durable else None,
-        spool_bytes=settings.limits.spool_bytes,
-        server=RunningServer(
-            settings.server.node_id, str(advertise), None if folder is None else folder.path
-        ),
-        check_row=partial(check_row, settings.limits.append_bytes),
-    )
     wire = WireServer(listener, connections_max, settings.limits.unread_bytes, settings.http.keep_alive)
-    services = services_of(settings, node, wire, str(advertise))
-    app = App(services)
-    node.on_restart = services.live.end_all
+    store = (
+        open_store(settings.cold, settings.server.data_dir, settings.server.node_id)
+        if log.is_durable
+        else None
+    )
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     loop.add_signal_handler(signal.SIGHUP, _ignore_hangup)
     _announce(settings, listener)
-    serving = asyncio.create_task(wire.serve(app.handle, CorsPolicy(settings.cors.origins).lines(None)))
-    running = asyncio.create_task(node.run())
-    waiting = asyncio.create_task(stopping.wait())
-    beside = [serving, waiting]
-    if isinstance(clock, MovableClock):
-        beside.append(asyncio.create_task(clock.watch(node.check_deadlines)))
-    await asyncio.wait((serving, running, waiting), return_when=asyncio.FIRST_COMPLETED)
-    ended = running if running.done() else serving if serving.done() else None
-    failure = ended.exception() if ended is not None else None
-    wire.is_stopping = True
-    app.end_live(failure)
-    serving.cancel()
-    await wire.stop(STOP_SECONDS_MAX)
-    await node.stop()
-    for task in beside:
-        task.cancel()
-    if failure is None:
-        logger.info("stopped")
-        return 0
-    if isinstance(failure, Superseded):
-        logger.critical("stopped: %s", failure)
+    advertise = settings.server.advertise
+    if advertise.port == 0:
+        advertise = Address(advertise.host, listener.getsockname()[1])
+
+    def make_app(cluster: "Cluster | None") -> tuple[Node, App]:
+        node = Node(
+            log,
+            folder,
+            settings.limits.log_segment_bytes,
+            clock,
+            cold=settings.cold,
+            store=store,
+            spool_bytes=settings.limits.spool_bytes,
+            server=RunningServer(
+                settings.server.node_id, str(advertise), None if folder is None else folder.path
+            ),
+            check_row=partial(check_row, settings.limits.append_bytes),
+            role=None if cluster is None else cluster.role,
+            write_wait_seconds=None if cluster is None else settings.cluster.write_wait,
+            open_shared=None if cluster is None else cluster.open_log,
+            peers=None if cluster is None else cluster.peers,
+        )
+        services = services_of(settings, node, wire, str(advertise), cluster)
+        node.on_restart = services.live.end_all
+        if cluster is not None and settings.server.write_only_leader:
+            return node, App(services, LeaderOnly(cluster).check)
+        return node, App(services)
+
+    server = _Server(settings, clock, wire, asyncio.create_task(stopping.wait()))
+    if folder is None or store is None or log is not LogKind.ETCD:
+        return await server.run(*make_app(None))
+    return await server.run_member(open_cluster(settings, store), folder, make_app)
+
+
+class _Server:
+    """The server while it serves and stops."""
+
+    def __init__(
+        self, settings: Settings, clock: Clock, wire: WireServer, told_to_stop: "asyncio.Task[Any]"
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._wire = wire
+        self._told_to_stop = told_to_stop
+        self._common = CorsPolicy(settings.cors.origins).lines(None)
+
+    async def run(self, node: Node, app: App) -> int:
+        """Serve a single node; returns the exit code."""
+        return await self._run(node, app, [asyncio.create_task(self._wire.serve(app.handle, self._common))])
+
+    async def run_member(self, cluster: "Cluster", folder: DataFolder, make_app: MakeApp) -> int:
+        """Join a cluster, then serve a node of it; returns the exit code. Until then, requests get 503."""
+        joining = asyncio.create_task(cluster.join())
+        serving = asyncio.create_task(
+            self._wire.serve(Joining(lambda: cluster.waits_for, self._common).handle, self._common)
+        )
+        try:
+            await asyncio.wait((joining, serving, self._told_to_stop), return_when=asyncio.FIRST_COMPLETED)
+            if not joining.done():
+                joining.cancel()
+                await self._end((serving,))
+                return self._exit_code(serving.exception() if serving.done() else None, is_node=False)
+            folder.join(joining.result())
+            node, app = make_app(cluster)
+            self._wire.handle = app.handle
+            cluster.progress = lambda: [(group.applied, group.samples()) for group in node.groups]
+            watching = asyncio.create_task(cluster.run(app.end_waiting))
+            return await self._run(node, app, [serving, watching], cluster)
+        except (ClusterRefused, EtcdFailed, FolderRefused, StoreFailed) as failure:
+            raise StartRefused(str(failure)) from None
+        finally:
+            await cluster.close()
+
+    async def _run(
+        self, node: Node, app: App, others: list["asyncio.Task[None]"], cluster: "Cluster | None" = None
+    ) -> int:
+        running = asyncio.create_task(node.run())
+        beside = []
+        if isinstance(self._clock, MovableClock):
+            beside.append(asyncio.create_task(self._clock.watch(node.check_deadlines)))
+        await asyncio.wait((running, *others, self._told_to_stop), return_when=asyncio.FIRST_COMPLETED)
+        ended = next((task for task in (running, *others) if task.done()), None)
+        failure = ended.exception() if ended is not None else None
+        self._wire.is_stopping = True
+        app.end_live(failure)
+        if cluster is not None:
+            await cluster.leave()
+        await self._end(others)
+        await node.stop()
+        for task in beside:
+            task.cancel()
+        return self._exit_code(failure, is_node=ended is running)
+
+    async def _end(self, tasks: "Sequence[asyncio.Task[None]]") -> None:
+        """Answer the last requests, and accept no more."""
+        for task in tasks:
+            task.cancel()
+        await self._wire.stop(STOP_SECONDS_MAX)
+
+    def _exit_code(self, failure: BaseException | None, is_node: bool) -> int:
+        """What a server that has stopped tells its caller; raises StartRefused if only a person can help."""
+        if failure is None:
+            logger.info("stopped")
+            return 0
+        if isinstance(failure, Superseded):
+            logger.critical("stopped: %s", failure)
+            return 1
+        if isinstance(
+            failure,
+            LogDamaged | EntryUnreadable | loading.StoreRefused | FolderRefused | ClusterRefused | EtcdFailed,
+        ):
+            raise StartRefused(str(failure))
+        if isinstance(failure, OSError) and is_node:
+            raise StartRefused(f"cannot use the data folder {self._settings.server.data_dir}: {failure}")
+        logger.critical("the node failed", exc_info=failure)
         return 1
-    if isinstance(failure, LogDamaged | EntryUnreadable | loading.StoreRefused | FolderRefused):
-        raise StartRefused(str(failure))
-    if isinstance(failure, OSError) and ended is running:
-        raise StartRefused(f"cannot use the data folder {settings.server.data_dir}: {failure}")
-    logger.critical("the node failed", exc_info=failure)
-    return 1
+
+
+def open_cluster(settings: Settings, store: Store) -> "Cluster":
+    """This node's part in its cluster; raises StartRefused if that is impossible on this machine."""
+    try:
+        from ..cluster.cluster import Cluster
+    except ModuleNotFoundError as error:
+        raise StartRefused(
+            f"a cluster needs {error.name}, which is not installed: pip install 'ursula[cluster]'"
+        ) from None
+    try:
+        return Cluster(settings.server, settings.cluster, store)
+    except ClusterRefused as error:
+        raise StartRefused(str(error)) from None
 
 
 def clock_of(environ: Mapping[str, str]) -> Clock:
@@ -132,7 +232,9 @@ def clock_of(environ: Mapping[str, str]) -> Clock:
     return clock
 
 
-def services_of(settings: Settings, node: Node, wire: WireServer, advertise: str) -> Services:
+def services_of(
+    settings: Settings, node: Node, wire: WireServer, advertise: str, cluster: "Cluster | None" = None
+) -> Services:
     """Assemble the services that handlers may use."""
     limits, http = settings.limits, settings.http
     return Services(
@@ -150,6 +252,7 @@ def services_of(settings: Settings, node: Node, wire: WireServer, advertise: str
         node_id=settings.server.node_id,
         advertise=advertise,
         spools=node.scratch,
+        cluster=cluster,
     )
 
 

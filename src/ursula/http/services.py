@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..engine.interface import NodeApi
+from ..engine.interface import ClusterApi, NodeApi
 from .body.read import Bodies
 from .bucket.feed_lines import FeedLines
 from .live.connections import LiveConnections
@@ -43,6 +43,8 @@ class Services:
     advertise: str
     spools: Path
     """A folder for responses that are too large to be assembled in memory."""
+    cluster: ClusterApi | None = None
+    """The cluster that this node is a part of; a single node has none."""
     stats: RequestStats = field(default_factory=RequestStats)
     live: LiveConnections = field(default_factory=LiveConnections)
     fan_outs: "dict[str, FanOut]" = field(default_factory=dict)

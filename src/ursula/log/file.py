@@ -120,7 +120,7 @@ class FileLog:
             self._queue.put((payload, future))
         return future
 
-    def follow(self, after: int) -> Follower:
+    def follow(self, after: int, count: int | None = None) -> Follower:
         """Entries after a position, then live ones; iterating raises EntriesTrimmed or LogDamaged."""
         follower = Follower(after, self._open_stored)
         self._followers.add(follower)

@@ -71,8 +71,12 @@ class Log(Protocol):
         """
         ...
 
-    def follow(self, after: int) -> AsyncIterator[Entry]:
-        """Entries after a position, then live ones: in order, each once, until the log is closed."""
+    def follow(self, after: int, count: int | None = None) -> AsyncIterator[Entry]:
+        """Entries after a position, then live ones: in order, each once, until the log is closed.
+
+        `count` is how many entries the caller has applied up to that position, if it knows. A log that
+        numbers its entries checks it.
+        """
         ...
 
     async def tail(self) -> int:

@@ -52,7 +52,7 @@ class MemoryLog:
             follower.offer(entry)
         return entry.position
 
-    def follow(self, after: int) -> Follower:
+    def follow(self, after: int, count: int | None = None) -> Follower:
         """Entries after a position, then live ones."""
         follower = Follower(after, self._open_stored)
         self._followers.add(follower)

@@ -24,6 +24,8 @@ def dump(state: State) -> bytes:
             state.group,
             state.position,
             state.at,
+            state.entry_count,
+            state.entries_hash,
             state.stream_count,
             list(state.bucket_names),
             sorted(state.blobs.items()),

@@ -6,7 +6,7 @@ and the same outcomes, on every replica and in every process. So there is no clo
 no iteration over anything whose order could differ.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sortedcontainers import SortedList
@@ -77,6 +77,7 @@ from .decide.stream import (
     decide_undelete,
 )
 from .deleted import DeletedStreams
+from .entry_hash import hash_entry
 from .journal import Gauge, Journal
 from .outcomes import AnyOutcome, Ingest, Outcome, Refused
 from .read.reads import Reads
@@ -143,6 +144,8 @@ class State:
         self.group = group
         self.position = 0
         self.at = 0
+        self.entry_count = 0  # how many entries of the log were applied
+        self.entries_hash = b""  # the running hash over them; kept only where several nodes share the log
         self.buckets: dict[str, Bucket] = {}
         self.bucket_names: SortedList[str] = SortedList()
         self.stream_count = 0
@@ -168,7 +171,12 @@ class State:
         if self._ends_with_cut:
             self.make_cut()
         self.position = position
+        self.entry_count += 1
         self.at = max(self.at, at)
+
+    def hash_entry(self, payload: bytes, outcomes: Sequence[AnyOutcome]) -> None:
+        """Add the entry begun last, with all its outcomes, to the running hash."""
+        self.entries_hash = hash_entry(self.entries_hash, payload, outcomes)
 
     def note_entry_blob(self, blob: str, made_at: int) -> bool:
         """Note that the entry begun last is in a blob; False if the entry must be ignored.

@@ -281,13 +281,16 @@ def _given(written: Path, path: Path, give: Callable[[Path, Path], None]) -> boo
     """Name a file; False if its folder vanished with the last object in it: the caller must try again."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:  # it was there, and was removed before it was found to be a folder
+        if path.parent.is_file():
+            raise
+        return False
+    except FileNotFoundError:  # a folder above it was removed
+        return False
+    try:
         give(written, path)
     except FileNotFoundError:  # the folder was removed; it may exist again by now
         if not written.exists():
-            raise
-        return False
-    except FileExistsError:
-        if path.parent.exists():
             raise
         return False
     return True

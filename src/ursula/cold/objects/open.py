@@ -11,11 +11,12 @@ from .store import Store
 _S3 = "s3://"
 
 
-def open_store(cold: ColdSettings, data_dir: Path) -> Store:
-    """The store of a server."""
+def open_store(cold: ColdSettings, data_dir: Path, node_id: int = 1) -> Store:
+    """The store of a server. In a folder that several nodes share, unfinished files belong to one of them."""
     if cold.backend == "s3":
         return _s3(cold)
-    return FsStore(Path(cold.root).expanduser() if cold.root else data_dir / "cold")
+    folder = Path(cold.root).expanduser() if cold.root else data_dir / "cold"
+    return FsStore(folder, f"n{node_id}") if cold.shared_fs else FsStore(folder)
 
 
 def open_at(where: str, cold: ColdSettings | None = None) -> Store:

@@ -8,6 +8,7 @@ in `log_writer`, and waiting until the applied state is current in `watermarks`.
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -31,9 +32,11 @@ from ...model.commands import (
 from ...model.decide.refusals import stored_too_long_ago
 from ...model.outcomes import AnyOutcome, Appended, Created, Ended, Refused, Undeleted
 from ...model.state import State
+from ..agreement import Sample, Samples
 from ..clock import Clock, LogClock
 from ..failures import Failure, OutcomeUnknown, Unavailable
 from ..keeper import KeeperRole
+from ..peers import Peers
 from ..reads.cold_feed import FeedReads
 from ..reads.cold_stream import ColdReads
 from ..reads.reads import GroupReads
@@ -76,12 +79,13 @@ class Group:
         role: KeeperRole | None = None,
         write_wait_seconds: float | None = None,
         large_entries: LargeEntries | None = None,
+        peers: Peers | None = None,
     ) -> None:
         """`start` is the position of the state. Without `cold` and `feed`, nothing may have been flushed.
 
-        Without a `role` this is the only node, and its keeper. `write_wait_seconds` is how long a request may
-        wait for the log: the log of a single node fails by itself, a shared one may be silent for long. A log
-        with a limit needs `large_entries`.
+        Without a `role` and `peers` this is the only node, and its keeper. `write_wait_seconds` is how long a
+        request may wait for the log: the log of a single node fails by itself, a shared one may be silent for
+        long. A log with a limit needs `large_entries`.
         """
         self.number = number
         self.log = log
@@ -95,11 +99,15 @@ class Group:
         self.rejected_count = 0
         self.on_cut: dict[int, Callable[[], None]] = {}
         """Called at a cut, by the number of the flusher that requested it."""
+        self.disagreement: str | None = None
+        """Why this node must not serve the group: its state contradicts that of other nodes."""
         self._start = start
         self._clock = LogClock(clock, self.state.at)
         self._watermarks = Watermarks(log, start)
         self._large_entries = large_entries
-        self._writer = LogWriter(log, self._clock, self._finish, large_entries)
+        # Only nodes that share a log can disagree, and a hash costs time.
+        self._samples = Samples(self.state) if log.known_tail is None else None
+        self._writer = LogWriter(log, self._clock, self._finish, large_entries, peers)
         self._queue = self._writer.queue
         self._write_wait_seconds = write_wait_seconds
         self._deadlines = (
@@ -112,7 +120,7 @@ class Group:
         self._rejected_bytes = 1
         self._last_late = 0  # how many commands had been proposed when one was last enqueued after a recheck
         self._tasks: list[asyncio.Task[None]] = []
-        self._stopping = False
+        self._rejects: str | None = None  # why it accepts no command any more
         # Bound methods instead of methods that delegate, to save a call per read.
         self.read = self.reads.read
         self.read_records = self.reads.read_records
@@ -153,7 +161,7 @@ class Group:
 
     def abandon(self, reason: str) -> None:
         """Write and apply nothing more here: fail everything that waits for it."""
-        self._stopping = True
+        self._rejects = reason
         for task in self._tasks:
             task.cancel()
         self.expiry.stop()
@@ -163,7 +171,7 @@ class Group:
 
     async def stop(self) -> None:
         """Finish the commands that were proposed, then close the log."""
-        self._stopping = True
+        self._rejects = "the server is stopping"
         self.expiry.stop()
         self.evictor.stop()
         if self.recovered:  # a command that waited to be decided may still be enqueued
@@ -176,6 +184,23 @@ class Group:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._watermarks.give_up(Unavailable("the server is stopping"))
+
+    def contradict(self, reason: str) -> None:
+        """Serve nothing more, since the state may be wrong: fail everything that waits for it.
+
+        The log is still applied, so that it can be trimmed.
+        """
+        logger.critical("%s", reason)
+        self.disagreement = self._rejects = reason
+        self.expiry.stop()
+        self._watermarks.fail_since(math.inf, Unavailable(reason))
+        added = self._queue.added
+        self._writer.drop(added, Unavailable(reason))
+        self._writer.answer_in_flight(added, OutcomeUnknown(reason))
+
+    def samples(self) -> list[Sample]:
+        """The newest samples of the running hash; none if no other node shares the log."""
+        return [] if self._samples is None else self._samples.newest()
 
     @property
     def applied(self) -> int:
@@ -218,6 +243,7 @@ class Group:
             bucket_count=len(state.buckets),
             stream_count=state.stream_count,
             clock_ahead_seconds=self._clock.ahead_seconds,
+            disagreement=self.disagreement,
         )
 
     def warn_if_clock_is_behind(self) -> None:
@@ -245,8 +271,8 @@ class Group:
         A command that the applied state already refuses is answered without being logged, once everything
         before it is applied. `json_problem`: see `decide_append`.
         """
-        if self._stopping or not self.recovered:
-            done(Unavailable("the server is stopping" if self._stopping else "the log is being replayed"))
+        if self._rejects is not None or not self.recovered:
+            done(Unavailable(self._rejects or "the log is being replayed"))
             return
         added = size if type(command) is not Create else size + creation_bytes(command)
         if added and self._is_full(added):
@@ -273,7 +299,7 @@ class Group:
 
     def append_fast(self, command: Append, done: Reply, size: int) -> bool:
         """Have a plain append decided if there is nothing unusual about it: see `fast_append`."""
-        if self._stopping or not self.recovered or self._is_full(size):
+        if self._rejects is not None or not self.recovered or self._is_full(size):
             return False
         if not is_usual(self.state, command):
             return False
@@ -286,7 +312,7 @@ class Group:
     ) -> AnyOutcome | Failure:
         """Propose a command and wait for its outcome."""
         future, reply = reply_to_future()
-        if isinstance(command, FlushBegin | Flushed | Merge | Collect) and not self._stopping:
+        if isinstance(command, FlushBegin | Flushed | Merge | Collect) and self._rejects is None:
             self._enqueue(command, reply, 0)
         else:
             self.propose(command, reply, size_of(command) if size is None else size, json_problem)
@@ -361,25 +387,34 @@ class Group:
     async def _apply_entries(self) -> None:
         in_flight = self._writer.in_flight
         slice_end = time.perf_counter() + SLICE_SECONDS
-        async for position, payload in self.log.follow(self.applied):
+        async for position, payload in self.log.follow(self.applied, self.state.entry_count):
+            # Usually an entry comes back as the very object that was handed to the log. Equal bytes are the
+            # same batch too, since they have its proposer and its time.
             if in_flight and in_flight[0].payload == payload:
                 batch = in_flight[0]
-                self._apply(position, batch.at, batch.commands, batch.replies, None, batch.stored)
+                self._apply(position, payload, batch.at, batch.commands, batch.replies, None, batch.stored)
                 in_flight.popleft()  # only now: if applying it fails, `give_up` must still find it
             else:
-                entry = entries.decode_any(payload)
-                if not isinstance(entry, StoredEntry):
-                    self._apply(position, entry.at, entry.commands, None, entry.batches, None)
-                elif self.state.may_be_collected(stored_at(entry)):
-                    self._apply(position, entry.at, [], None, None, entry)  # it counts nowhere
-                else:
-                    fetched = await self._fetch(entry, position)
-                    self._apply(position, entry.at, fetched.commands, None, fetched.batches, entry)
+                await self._apply_decoded(position, payload)
                 if not self.recovered:
                     self._note_recovery()
             if time.perf_counter() > slice_end:
                 await asyncio.sleep(0)
                 slice_end = time.perf_counter() + SLICE_SECONDS
+
+    async def _apply_decoded(self, position: int, payload: bytes) -> None:
+        """Apply an entry that may have batches of several nodes."""
+        entry = entries.decode_any(payload)
+        if not isinstance(entry, StoredEntry):
+            self._apply(position, payload, entry.at, entry.commands, None, entry.batches, None)
+        elif (own := self._writer.find_stored(entry)) is not None:
+            self._apply(position, payload, own.at, own.commands, own.replies, None, own.stored)
+            self._writer.remove(own)
+        elif self.state.may_be_collected(stored_at(entry)):
+            self._apply(position, payload, entry.at, [], None, None, entry)  # it counts nowhere
+        else:
+            fetched = await self._fetch(entry, position)
+            self._apply(position, payload, entry.at, fetched.commands, None, fetched.batches, entry)
 
     async def _fetch(self, entry: StoredEntry, position: int) -> DecodedEntry:
         """Fetch an entry that is in the store."""
@@ -390,6 +425,7 @@ class Group:
     def _apply(
         self,
         position: int,
+        payload: bytes,
         at: int,
         commands: list[AnyCommand],
         replies: list[Reply | None] | None,
@@ -400,20 +436,28 @@ class Group:
         state = self.state
         state.begin(position, at)
         self._clock.note(at)
-        if stored is not None and not state.note_entry_blob(stored.blob, stored_at(stored)):
+        is_skipped = stored is not None and not state.note_entry_blob(stored.blob, stored_at(stored))
+        if is_skipped:
             outcomes: list[AnyOutcome] = [stored_too_long_ago()] * len(commands)
         elif batches is None:
             outcomes = state.apply_all(commands)
         else:
             outcomes = state.apply_batches(batches)
+        if self._samples is not None:
+            # Only the proposer knows the commands of an entry that is skipped, so they do not count.
+            state.hash_entry(payload, () if is_skipped else outcomes)
+            self._samples.note_entry()
         self._watermarks.applied = position
         self._note_deadlines(commands, outcomes)
         if self.on_cut or state.residency.has_evictable:
             self._note_store(commands)
         if replies is not None:
             self._finish(replies, outcomes)
-        elif self._watermarks.waiting:
-            self._watermarks.advance()
+        else:
+            if batches is not None and self._writer.in_flight:
+                self._finish_own(batches, outcomes)
+            if self._watermarks.waiting:
+                self._watermarks.advance()
         if self.watchers:
             self.watchers.wake(commands, outcomes)
 
@@ -455,6 +499,17 @@ class Group:
                     logger.exception("replying to a request failed")
         if self._watermarks.waiting:
             self._watermarks.advance()
+
+    def _finish_own(self, batches: list[Batch], outcomes: list[AnyOutcome]) -> None:
+        """Reply to the commands of those batches of an entry that were proposed here."""
+        first = 0
+        for batch in batches:
+            last = first + len(batch.commands)
+            own = self._writer.find(batch)
+            if own is not None:
+                self._finish(own.replies, outcomes[first:last])
+                self._writer.remove(own)
+            first = last
 
     def _note_recovery(self) -> None:
         if self.applied >= self.replay_target:

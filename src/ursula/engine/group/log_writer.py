@@ -14,11 +14,12 @@ from typing import NamedTuple
 from ...cold.objects.store import StoreFailed
 from ...log.interface import AppendFailed, AppendRefused, AppendRetryable, AppendUnknown, Log
 from ...model.codec import entry as entries
-from ...model.codec.entry import StoredEntry
+from ...model.codec.entry import Batch, StoredEntry, VersionTooLow
 from ...model.commands import AnyCommand
 from ...model.outcomes import AnyOutcome, Refused
 from ..clock import Clock
 from ..failures import Failure, OutcomeUnknown, Unavailable
+from ..peers import Peers
 from .batching import COMMAND_BYTES, BatchQueue, NextBatch, Reply
 from .counters import Counters
 from .large_entries import LargeEntries
@@ -49,12 +50,18 @@ class LogWriter:
     """Writes the batches of one group. `finish` replies to the commands of a batch that was not written."""
 
     def __init__(
-        self, log: Log, clock: Clock, finish: Finish, large_entries: LargeEntries | None = None
+        self,
+        log: Log,
+        clock: Clock,
+        finish: Finish,
+        large_entries: LargeEntries | None = None,
+        peers: Peers | None = None,
     ) -> None:
-        """Without `large_entries`, the log must not have a limit."""
+        """Without `large_entries`, the log must not have a limit. Without `peers`, this is the only node."""
         is_limited = log.entry_bytes_max is not None
         self.queue = BatchQueue(self._begin, log.batch_bytes, COMMAND_BYTES if is_limited else 0)
         self._large_entries = large_entries
+        self._peers = peers or Peers()
         self.in_flight: deque[InFlightBatch] = deque()
         """Oldest first; the group removes a batch when it applies it."""
         self.counters = Counters()
@@ -64,6 +71,7 @@ class LogWriter:
         self._clock = clock
         self._finish = finish
         self._proposer = secrets.randbits(63)
+        self._last_at = 0
         self._begun: tuple[InFlightBatch, Awaitable[int]] | None = None
 
     async def run(self) -> None:
@@ -78,8 +86,8 @@ class LogWriter:
             (batch, appending), self._begun = self._begun, None  # type: ignore[misc]
             try:
                 await appending
-            except AppendFailed as error:
-                if self._remove(batch):  # otherwise it was applied, and only the answer of the log was lost
+            except (AppendFailed, VersionTooLow) as error:
+                if self.remove(batch):  # otherwise it was applied, and only the answer of the log was lost
                     self._fail(batch, error)
             else:
                 if batch.commands:
@@ -106,7 +114,34 @@ class LogWriter:
         if replies:
             self._finish(replies, [failure] * len(replies))
 
-    def _remove(self, batch: InFlightBatch) -> bool:
+    def answer_in_flight(self, upto: int, outcome: OutcomeUnknown) -> None:
+        """Answer the commands up to this number that were handed to the log; their batches stay in flight."""
+        replies: list[Reply] = []
+        for batch in self.in_flight:
+            count = min(len(batch.replies), max(0, upto - batch.first))
+            replies += [reply for reply in batch.replies[:count] if reply is not None]
+            batch.replies[:count] = [None] * count
+        for reply in replies:  # only now: a reply may propose the next command
+            try:
+                reply(outcome)
+            except Exception:
+                logger.exception("replying to a request failed")
+
+    def find(self, batch: Batch) -> InFlightBatch | None:
+        """The batch in flight that has come back in an entry; None if it is not from here.
+
+        A proposer gives no two batches the same time, so the two numbers name one batch. A batch that failed
+        as unknown and comes back after all is no longer in flight, and no other is taken for it.
+        """
+        if batch.proposer != self._proposer:
+            return None
+        return next((one for one in self.in_flight if one.at == batch.at), None)
+
+    def find_stored(self, stored: StoredEntry) -> InFlightBatch | None:
+        """The batch in flight that is in this blob, if there is one."""
+        return next((one for one in self.in_flight if one.stored == stored), None)
+
+    def remove(self, batch: InFlightBatch) -> bool:
         """Remove a batch from those in flight; returns False if the group has applied it already."""
         for place, one in enumerate(self.in_flight):
             if one is batch:
@@ -119,27 +154,57 @@ class LogWriter:
         first = self.queue.taken
         taken = self.queue.next_batch()
         at = self._clock()
-        payload = entries.encode(self._proposer, at, taken.commands)
+        if at <= self._last_at:
+            at = self._last_at + 1  # no two batches have the same time: see `find`
+        self._last_at = at
+        version = self._peers.entry_version
+        if version < entries.ENTRY_VERSION:
+            taken = self._expressible(taken, version)
         limit = self._log.entry_bytes_max
-        if limit is None or len(payload) <= self._log.batch_bytes:
-            batch = InFlightBatch(at, *taken, payload, first)
-            self._begun = batch, self._log.append(payload)
+        try:
+            payload = entries.encode(self._proposer, at, taken.commands, version)
+        except VersionTooLow as error:
+            batch = self._reject(at, first, taken, error)
         else:
-            batch = self._begin_bounded(at, first, taken, limit)
+            if limit is None or len(payload) <= self._log.batch_bytes:
+                batch = InFlightBatch(at, *taken, payload, first)
+                self._begun = batch, self._log.append(payload)
+            else:
+                batch = self._begin_bounded(at, first, taken, limit, version)
         self.in_flight.append(batch)
 
-    def _begin_bounded(self, at: int, first: int, taken: NextBatch, bytes_max: int) -> InFlightBatch:
+    def _reject(self, at: int, first: int, taken: NextBatch, error: VersionTooLow) -> InFlightBatch:
+        """Have a batch fail in its turn, without handing it to the log."""
+        batch = InFlightBatch(at, *taken, b"", first)
+        self._begun = batch, _rejected(error)
+        return batch
+
+    def _expressible(self, taken: NextBatch, version: int) -> NextBatch:
+        """Put back the commands after the first one that entries of this version cannot have.
+
+        That one becomes a batch of its own, which is not written.
+        """
+        commands = taken.commands
+        place = next((n for n, one in enumerate(commands) if not entries.is_expressible(one, version)), None)
+        return taken if place is None else self.queue.put_back(taken, max(1, place))
+
+    def _begin_bounded(
+        self, at: int, first: int, taken: NextBatch, bytes_max: int, version: int
+    ) -> InFlightBatch:
         """Hand fewer commands to the log than make too large an entry; a single one may go to the store."""
-        payload = entries.encode(self._proposer, at, taken.commands)
+        payload = entries.encode(self._proposer, at, taken.commands, version)
         while len(taken.commands) > 1 and len(payload) > self._log.batch_bytes:
             taken = self.queue.put_back(taken, len(taken.commands) // 2)
-            payload = entries.encode(self._proposer, at, taken.commands)
+            payload = entries.encode(self._proposer, at, taken.commands, version)
         if len(payload) <= bytes_max or self._large_entries is None:
             batch = InFlightBatch(at, *taken, payload, first)
             self._begun = batch, self._log.append(payload)
         else:
             entry = self._large_entries.name(at, payload)
-            batch = InFlightBatch(at, *taken, entries.encode_stored(entry), first, entry)
+            try:
+                batch = InFlightBatch(at, *taken, entries.encode_stored(entry, version), first, entry)
+            except VersionTooLow as error:
+                return self._reject(at, first, taken, error)
             storing = partial(self._large_entries.put, entry, payload)
             self._begun = batch, self._append_stored(storing, batch.payload)
         return batch
@@ -154,9 +219,13 @@ class LogWriter:
             ) from error
         return await self._log.append(payload)
 
-    def _fail(self, batch: InFlightBatch, error: AppendFailed) -> None:
+    def _fail(self, batch: InFlightBatch, error: AppendFailed | VersionTooLow) -> None:
         """Fail a batch that was not acknowledged: as refused, unavailable or unknown."""
         failure: Failure | Refused
+        if isinstance(error, VersionTooLow):
+            self.counters.entries_unavailable += bool(batch.commands)
+            self._finish(batch.replies, [Unavailable(str(error))] * len(batch.replies))
+            return
         if isinstance(error, AppendRefused):
             logger.error("the log rejected an entry: %s", error)
             self.counters.entries_unavailable += bool(batch.commands)
@@ -175,3 +244,8 @@ class LogWriter:
             self.counters.entries_unavailable += 1
             failure = Unavailable(str(error))
         self._finish(batch.replies, [failure] * len(batch.replies))
+
+
+async def _rejected(error: VersionTooLow) -> int:
+    """An append that fails without reaching the log."""
+    raise error

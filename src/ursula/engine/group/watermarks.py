@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...log.interface import Log
+from ...log.interface import Log, LogUnavailable
 from ..background import BackgroundTasks
 from ..failures import NotCurrent, Unavailable
 
@@ -132,7 +132,8 @@ class Watermarks:
                 except Exception as error:
                     failure = Unavailable(f"the log does not report its tail: {error}")
                     if self._tail_problem != str(error):
-                        logger.exception("the log does not report its tail")
+                        trace = None if isinstance(error, LogUnavailable) else error
+                        logger.warning("the log does not report its tail: %s", error, exc_info=trace)
                     self._tail_problem = str(error)
                 served, self._asking = self._asking, []
                 if failure is not None:

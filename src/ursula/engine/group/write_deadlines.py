@@ -10,21 +10,16 @@ command needs a timestamp of its own.
 """
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import Callable
 
 from ..failures import OutcomeUnknown, Unavailable
-from .batching import Reply
 from .log_writer import LogWriter
 from .watermarks import Watermarks
 
 TICKS = 20
 """How often deadlines are checked while a request waits."""
-
-
-logger = logging.getLogger(__name__)
 
 
 class WriteDeadlines:
@@ -60,16 +55,4 @@ class WriteDeadlines:
         self._marks.append((now, self._writer.queue.added))
         if overdue:
             self._writer.drop(overdue, Unavailable(reason))
-            self._answer_in_flight(overdue, OutcomeUnknown(reason))
-
-    def _answer_in_flight(self, overdue: int, outcome: OutcomeUnknown) -> None:
-        late: list[Reply] = []
-        for batch in self._writer.in_flight:
-            count = min(len(batch.replies), max(0, overdue - batch.first))
-            late += [reply for reply in batch.replies[:count] if reply is not None]
-            batch.replies[:count] = [None] * count
-        for reply in late:  # only now: a reply may propose the next command
-            try:
-                reply(outcome)
-            except Exception:
-                logger.exception("replying to a request failed")
+            self._writer.answer_in_flight(overdue, OutcomeUnknown(reason))

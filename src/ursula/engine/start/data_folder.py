@@ -32,6 +32,11 @@ class Identity(msgspec.Struct, frozen=True):
     groups: int
 
 
+def new_identity(groups: int = 1) -> Identity:
+    """The identity of a new node or a new cluster."""
+    return Identity(FORMAT, secrets.token_hex(8), 1, groups)
+
+
 class Applied(msgspec.Struct, frozen=True):
     """The contents of `applied.json`: the last position that each group had applied."""
 
@@ -41,16 +46,41 @@ class Applied(msgspec.Struct, frozen=True):
 class DataFolder:
     """A data folder that only this process has open."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_member: bool = False) -> None:
+        """A new folder gets an identity of its own; that of a member of a cluster gets it by `join`."""
         self.path = path
         self._applied: list[int] = []
         self._lock = _lock(path)
         try:
-            self.identity = self._read() or self._create()
+            self._identity = self._read()
+            if is_member:
+                self._check_member()
+            elif self._identity is None:
+                self._identity = self._create()
             _make_durable(path)
         except BaseException:
             self.close()
             raise
+
+    @property
+    def identity(self) -> Identity:
+        """The node whose data this is."""
+        if self._identity is None:
+            raise RuntimeError("the folder of a new member has no identity before it joins")
+        return self._identity
+
+    def join(self, identity: Identity) -> None:
+        """Make this the folder of a member of a cluster, or check that it is."""
+        if self._identity is None:
+            _write(self.path, identity)
+            self._identity = identity
+        elif self._identity != identity:
+            raise FolderRefused(
+                f"the data folder {self.path} belongs to generation {self._identity.generation} of the "
+                f"cluster {self._identity.cluster}, and the store to generation {identity.generation} of "
+                f"{identity.cluster}: check cold.root and cold.s3_bucket. After a restore, begin with an "
+                "empty --data-dir"
+            )
 
     def close(self) -> None:
         """Unlock the folder."""
@@ -100,6 +130,13 @@ class DataFolder:
                 f"{file} cannot be read ({error}): put it back from a backup, or choose another --data-dir"
             ) from None
 
+    def _check_member(self) -> None:
+        if (self.path / "log").exists():
+            raise FolderRefused(
+                f"the data folder {self.path} is that of a single node, which cannot become part of a "
+                "cluster by itself: choose another --data-dir, or leave out cluster.name"
+            )
+
     def _create(self) -> Identity:
         if (self.path / "log").exists():
             raise FolderRefused(
@@ -110,7 +147,12 @@ class DataFolder:
                 f"a restore to the data folder {self.path} was begun and not finished: run it "
                 "again; or, for a new and empty node, choose another --data-dir"
             )
-        identity = Identity(FORMAT, secrets.token_hex(8), 1, 1)
+        if (self.path / "etcd").exists():
+            raise FolderRefused(
+                f"the data folder {self.path} is that of a member of a cluster: set cluster.name, or choose "
+                "another --data-dir"
+            )
+        identity = new_identity()
         _write(self.path, identity)
         return identity
 

@@ -27,6 +27,8 @@ class GroupStatus(NamedTuple):
     bucket_count: int
     stream_count: int
     clock_ahead_seconds: float
+    disagreement: str | None
+    """Why the node must not serve the group."""
 
     @property
     def lag(self) -> int:

@@ -25,6 +25,8 @@ async def get_status(exchange: Exchange) -> None:
         **_status(exchange, group, cold, node.recovered),
         "cluster": node.cluster,
         "generation": node.generation,
+        "disagreement": node.disagreement,
+        "nodes": _nodes(exchange),
         "groups": [
             {"group": group.number, **_status(exchange, group, cold, group.recovered)}
             for group, cold in groups
@@ -36,20 +38,55 @@ async def get_status(exchange: Exchange) -> None:
 def _status(
     exchange: Exchange, group: GroupStatus | None, cold: ColdStatus | None, recovered: bool
 ) -> dict[str, Any]:
-    node_id = exchange.services.node_id
     return {
-        "node_id": node_id,
-        "leader_id": node_id,
-        "term": _TERM,
-        "state": "leader",
-        "membership": {"voters": [node_id], "learners": []},
+        **_raft(exchange),
         "last_log_index": group.tail if group is not None else 0,
         "last_applied_index": group.applied if group is not None else 0,
         "snapshot_index": cold.manifest_position if cold is not None else 0,
         "purged_index": purged_to(group.first) if group is not None else 0,
         "payload_ready": recovered,
         "recovery_complete": recovered,
+        "disagreement": group.disagreement if group is not None else None,
     }
+
+
+def _raft(exchange: Exchange) -> dict[str, Any]:
+    """Who leads, and who votes."""
+    node_id, cluster = exchange.services.node_id, exchange.services.cluster
+    if cluster is None:
+        leader: int | None = node_id
+        term, membership = _TERM, {"voters": [node_id], "learners": []}
+    else:
+        leader, term, membership = cluster.leader, cluster.term, cluster.membership
+    state = "leader" if leader == node_id else "learner" if node_id in membership["learners"] else "follower"
+    return {
+        "node_id": node_id,
+        "leader_id": leader,
+        "term": term,
+        "state": state,
+        "membership": membership,
+    }
+
+
+def _nodes(exchange: Exchange) -> list[dict[str, Any]]:
+    """Every node that is there, as it says itself; empty on a single node."""
+    cluster, node = exchange.services.cluster, exchange.services.node
+    if cluster is None:
+        return []
+    tails = [group.tail for group in node.statuses()]
+    return [
+        {
+            "node_id": report.node_id,
+            "address": report.address,
+            "version": report.version,
+            "positions": report.positions,
+            "lag": max((tail - own for tail, own in zip(tails, report.positions, strict=False)), default=0),
+            "leads": report.node_id == cluster.leader,
+            "is_keeper": report.node_id == cluster.keeper,
+            "raft": cluster.raft_indexes(report.node_id),
+        }
+        for report in sorted(cluster.nodes.values(), key=lambda report: report.node_id)
+    ]
 
 
 async def get_hot_cold_stats(exchange: Exchange) -> None:
@@ -133,6 +170,12 @@ async def transfer_leader(exchange: Exchange) -> None:
     """POST on the transfer of leadership."""
     body_help = 'the body must be {"node_id": number} or empty'
     request = await exchange.read_json(TransferRequest, body_help, if_empty=TransferRequest())
-    if request.node_id is not None and request.node_id != exchange.services.node_id:
-        raise Problem("invalid_parameter", f"no node has the id {request.node_id}")
-    raise Problem("not_available", "this is the only node: no other could lead")
+    cluster = exchange.services.cluster
+    if cluster is None:
+        if request.node_id is not None and request.node_id != exchange.services.node_id:
+            raise Problem("invalid_parameter", f"no node has the id {request.node_id}")
+        raise Problem("not_available", "this is the only node: no other could lead")
+    problem = await cluster.transfer_leader(request.node_id)
+    if problem is not None:
+        raise Problem("invalid_parameter" if problem.is_request else "unavailable", problem.reason)
+    exchange.reply_json(200, {"leader_id": cluster.leader})

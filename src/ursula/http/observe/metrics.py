@@ -188,6 +188,9 @@ def _logs(statuses: list[GroupStatus]) -> Iterator[Metric]:
     ahead = by_group(
         "ursula_log_clock_ahead_seconds", "How far the time of the log is ahead of the machine's clock."
     )
+    disagrees = by_group(
+        "ursula_log_disagreement", "1 if the node must not serve the group, since other nodes contradict it."
+    )
     segments = by_group("ursula_log_segments", "Segment files of the log.")
     failures = CounterMetricFamily(
         "ursula_log_failures",
@@ -204,11 +207,12 @@ def _logs(statuses: list[GroupStatus]) -> Iterator[Metric]:
         pending.add_metric(labels, group.pending_commands)
         size.add_metric(labels, group.log_bytes)
         ahead.add_metric(labels, group.clock_ahead_seconds)
+        disagrees.add_metric(labels, group.disagreement is not None)
         failures.add_metric((*labels, "unavailable"), group.entries_unavailable)
         failures.add_metric((*labels, "unknown"), group.entries_unknown)
         if group.log_segment_count is not None:
             segments.add_metric(labels, group.log_segment_count)
         if group.sync_seconds is not None:
             syncs.add_metric(labels, histogram_buckets(group.sync_seconds), group.sync_seconds.total)
-    found: tuple[Metric, ...] = (tail, applied, pending, size, ahead, segments, failures, syncs)
+    found: tuple[Metric, ...] = (tail, applied, pending, size, ahead, disagrees, segments, failures, syncs)
     yield from (family for family in found if family.samples)

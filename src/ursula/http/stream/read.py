@@ -3,6 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
+from ...engine.failures import NotCurrent
 from ...engine.interface import GroupApi
 from ...engine.reads.deferred import Deferred
 from ...model.offsets import BEGINNING, TAIL
@@ -16,6 +19,9 @@ from ..syntax.tokens import format_offset, format_tag, tag_matches
 from ..wire.headers import HeaderList
 
 Answer = Callable[[Exchange, ReadQuery, GroupApi, Page], None]
+
+CERTAIN_SECONDS_MAX = 2.0
+"""A read that reaches the tail waits for this long to be certain; then it is answered without that."""
 
 RECORDS_AT_ONCE_MAX = 4096
 RECORD_EXTENSION = ("stream-extensions", "json-record-coordinates-v1")
@@ -67,9 +73,16 @@ async def _read_later(exchange: Exchange, query: ReadQuery, answer: Answer, is_c
     await exchange.expire_if_due()
     page = await _fetch_page(exchange, group, query)
     if not is_current and _is_at_tail(page):
-        await group.current()
-        await exchange.expire_if_due()
-        page = await _fetch_page(exchange, group, query)
+        try:
+            async with asyncio.timeout(CERTAIN_SECONDS_MAX):
+                await group.current()
+        except (NotCurrent, TimeoutError) as error:
+            if isinstance(page, Refused) or not page.chunks or answer is not answer_now:
+                raise NotCurrent(str(error) or "the log has not answered in time") from None
+            page = replace(page, tail=page.next_offset + 1)  # there may be more, so this is not the tail
+        else:
+            await exchange.expire_if_due()
+            page = await _fetch_page(exchange, group, query)
     _answer(exchange, query, answer, group, page)
 
 

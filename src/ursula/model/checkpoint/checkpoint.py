@@ -28,6 +28,7 @@ _decode_segment = msgspec.msgpack.Decoder(StoredSegment).decode
 _decode_replaced = msgspec.msgpack.Decoder(Replaced).decode
 _decode_ingest = msgspec.msgpack.Decoder(Ingest).decode
 _decode_group = msgspec.msgpack.Decoder(GroupRow).decode
+_decode_any = msgspec.msgpack.Decoder(tuple[object, ...]).decode  # a group row of any version
 
 
 def row_of(state: State, key: Key) -> bytes | None:
@@ -73,6 +74,8 @@ def group_row(state: State) -> bytes:
             horizon=stored.horizon,
             chain=stored.chain,
             bodies=stored.bodies,
+            entry_count=state.entry_count,
+            entries_hash=state.entries_hash,
         )
     )
 
@@ -81,12 +84,16 @@ class Loader:
     """Builds a state from its rows: first those of a base, then those that changed, in order."""
 
     def __init__(self, group: bytes) -> None:
+        version = next(iter(_read(_decode_any, group)), None)
+        if version not in range(1, GROUP_ROW_VERSION + 1):
+            raise RowUnreadable(
+                f"the state has version {version}, and this server reads version {GROUP_ROW_VERSION}"
+            )
         row = _read(_decode_group, group)
-        if row.version != GROUP_ROW_VERSION:
-            raise RowUnreadable(f"the state has version {row.version}, and this server reads version 1")
         self.state = state = State(row.group)
         state.position = state.cut = row.position
         state.at = row.at
+        state.entry_count, state.entries_hash = row.entry_count, row.entries_hash
         stored = state.stored
         stored.flushed, stored.horizon = row.flushed, row.horizon
         stored.chain, stored.bodies = row.chain, row.bodies

@@ -12,6 +12,9 @@ version, proposer, time, commands.
 An entry that is too large for its log is stored as a blob, and the log has an array of three instead:
 version, time of the entry, and the name of the blob with the digest of the entry.
 
+While nodes of an earlier version share the log, entries are written in the version that all nodes
+read, and what it cannot express is not written (VersionTooLow).
+
 All batches of an entry have its position, and the indexes of their commands continue from one to
 the next. An entry has one time: the latest of its batches.
 """
@@ -22,9 +25,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..commands import AnyCommand
+from ..commands import AnyCommand, Append, PlainAppend, RequestFlush
 
 ENTRY_VERSION = 6
+ENTRY_VERSION_WRITTEN_MIN = 5
+"""The lowest version that is still written, for nodes that are not upgraded yet."""
+
+_BATCHES_SINCE = 6  # several batches in an entry, and entries in blobs
+_COMMANDS_SINCE: dict[type, int] = {RequestFlush: 6}  # commands that not every written version has
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[int, list[tuple[int, int, list[AnyCommand]]]])
@@ -72,19 +80,55 @@ class EntryUnreadable(Exception):
     """An entry that this version cannot read: a newer one wrote the log, or another program did."""
 
 
-def encode(proposer: int, at: int, commands: Sequence[AnyCommand]) -> bytes:
-    """The bytes of an entry with one batch."""
-    return _encoder.encode((ENTRY_VERSION, ((proposer, at, commands),)))
+class VersionTooLow(Exception):
+    """Something cannot be written now, since a node reads only entries of an earlier version."""
+
+    def __init__(self, what: str, needed: int, version: int) -> None:
+        super().__init__(
+            f"{what} needs log entries of version {needed}, and a node of the cluster reads only version "
+            f"{version}: it is possible once all nodes are upgraded"
+        )
+        self.needed, self.version = needed, version
 
 
-def encode_batches(batches: Sequence[Batch]) -> bytes:
-    """The bytes of an entry with these batches."""
-    return _encoder.encode((ENTRY_VERSION, batches))
+def encode(proposer: int, at: int, commands: Sequence[AnyCommand], version: int = ENTRY_VERSION) -> bytes:
+    """The bytes of an entry with one batch; raises VersionTooLow."""
+    if version >= _BATCHES_SINCE:
+        return _encoder.encode((version, ((proposer, at, commands),)))
+    if version < ENTRY_VERSION_WRITTEN_MIN:
+        raise VersionTooLow("every write", ENTRY_VERSION_WRITTEN_MIN, version)
+    for command in commands:
+        if not is_expressible(command, version):
+            raise VersionTooLow(
+                f"the command {type(command).__name__}", _COMMANDS_SINCE[type(command)], version
+            )
+    return _encoder.encode((version, proposer, at, [_early_form(command) for command in commands]))
 
 
-def encode_stored(stored: StoredEntry) -> bytes:
-    """The bytes that lead to an entry in a blob."""
-    return _encoder.encode((ENTRY_VERSION, stored.at, (stored.blob, stored.digest)))
+def encode_batches(batches: Sequence[Batch], version: int = ENTRY_VERSION) -> bytes:
+    """The bytes of an entry with these batches; raises VersionTooLow."""
+    if version >= _BATCHES_SINCE:
+        return _encoder.encode((version, batches))
+    if len(batches) > 1:
+        raise VersionTooLow("an entry with several batches", _BATCHES_SINCE, version)
+    return encode(*batches[0], version)
+
+
+def encode_stored(stored: StoredEntry, version: int = ENTRY_VERSION) -> bytes:
+    """The bytes that lead to an entry in a blob; raises VersionTooLow."""
+    if version < _BATCHES_SINCE:
+        raise VersionTooLow("a write of this size", _BATCHES_SINCE, version)
+    return _encoder.encode((version, stored.at, (stored.blob, stored.digest)))
+
+
+def is_expressible(command: AnyCommand, version: int) -> bool:
+    """Whether entries of a version can have this command."""
+    return version >= _COMMANDS_SINCE.get(type(command), ENTRY_VERSION_WRITTEN_MIN)
+
+
+def _early_form(command: AnyCommand) -> AnyCommand:
+    """A command as versions before 6 have it: they know no plain append."""
+    return Append(*msgspec.structs.astuple(command)) if isinstance(command, PlainAppend) else command
 
 
 def decode_any(payload: bytes) -> DecodedEntry | StoredEntry:

@@ -77,6 +77,8 @@ class GroupRow(Struct, array_like=True, forbid_unknown_fields=True):
     horizon: int
     chain: tuple[StoredState, ...]
     bodies: list[tuple[int, str]]
+    entry_count: int = 0  # since version 2, as is the next one
+    entries_hash: bytes = b""
 
 
-GROUP_ROW_VERSION = 1
+GROUP_ROW_VERSION = 2

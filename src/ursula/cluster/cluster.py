@@ -1,0 +1,355 @@
+"""This node's part in a cluster: its etcd member, the log that all share, and what nodes tell each other.
+
+A node joins in this order: its member comes to be, the store says which cluster and generation it is, and the
+log in etcd must fit that. Only then the node itself is made.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import TypeVar
+
+from ..cold.objects import keys as objects
+from ..cold.objects.store import Store, StoreUnavailable
+from ..cold.state import manifest as manifests
+from ..config import ClusterSettings, ServerSettings
+from ..engine.agreement import Sample
+from ..engine.clock import system_clock
+from ..engine.peers import Peers
+from ..engine.start.data_folder import FORMAT, Identity
+from ..engine.status.cluster_status import NodeReport, TransferProblem
+from ..etcd.client import EtcdRefused, EtcdUnavailable
+from ..log.etcd.log import EtcdLog, EtcdLogs
+from ..log.interface import LogUnavailable
+from ..model.codec.entry import ENTRY_VERSION
+from .failures import ClusterRefused
+from .keeper_lease import KeeperLease
+from .member.etcd_folder import EtcdFolder
+from .member.etcd_program import find_program
+from .member.member import Member
+from .member.member_settings import MemberSettings, address
+from .member.raft_status import RaftStatus, raft_status, transfer_leader
+from .presence import Presence
+from .tls import TlsFiles, choose_tls
+
+RETRY_SECONDS = 0.5
+STATUS_SECONDS = 1.0
+CONTACT_SECONDS_MAX = 10.0
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class Cluster:
+    """A node's part in a cluster, from its start to its end."""
+
+    def __init__(self, server: ServerSettings, cluster: ClusterSettings, store: Store) -> None:
+        """Raises ClusterRefused if this machine or the settings do not allow it."""
+        self._server = server
+        self._settings = cluster
+        self._store = store
+        folder = EtcdFolder(server.data_dir / "etcd")
+        settings = _member_settings(server, cluster)
+        given = None
+        if cluster.tls_cert:
+            given = TlsFiles(Path(cluster.tls_cert), Path(cluster.tls_key), Path(cluster.tls_ca))
+        hosts = [server.advertise.host]
+        tls = choose_tls(given, cluster.secret.text, hosts, server.listen.host, folder.tls)
+        self.member = Member(settings, find_program(cluster.etcd_path), folder, tls, self._may_begin)
+        self._prefix = f"ursula/{cluster.name}/"
+        self._node = f"{server.node_id}-{secrets.token_hex(4)}"
+        self.role = KeeperLease(self.member.client, f"{self._prefix}keeper".encode(), self._node)
+        self.waits_for = "its etcd member"
+        """What a node that is not there yet waits for."""
+        self._logs: EtcdLogs | None = None
+        self._presence: Presence | None = None
+        self.progress: Callable[[], list[tuple[int, list[Sample]]]] = list
+        """How far each group of this node has come, and its newest samples."""
+        self.raft: RaftStatus | None = None
+        """What etcd's members last said of themselves."""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._member_task: asyncio.Task[None] | None = None
+
+    # From start to end
+
+    async def join(self) -> Identity:
+        """Become part of the cluster; returns which one it is. Waits for the others as long as it takes."""
+        self._member_task = asyncio.create_task(self.member.run())
+        identity = await self._until_done(self._find_identity, "the cluster")
+        logs = EtcdLogs(
+            self.member.client,
+            self._prefix,
+            identity.generation,
+            self._node,
+            log_bytes_max=self._settings.log_bytes,
+        )
+        await self._until_done(lambda: self._enter_log(logs, identity), "etcd")
+        self._logs = logs
+        peers = Presence(self.member.client, f"{self._prefix}nodes/", logs.lease, self._report)
+        self._tasks = [asyncio.create_task(one) for one in (logs.run(), self.role.run(), self._look_often())]
+        await self._until_done(peers.exchange, "etcd")  # before anything is written that others cannot read
+        self._presence = peers
+        self._tasks.append(asyncio.create_task(peers.run()))
+        return identity
+
+    async def run(self, on_lost: Callable[[], None]) -> None:
+        """Watch over the cluster until cancelled; raises the error of a part that must not end.
+
+        `on_lost` is called when etcd has not answered for so long that live reads must end.
+        """
+        tasks = [*self._tasks, *(() if self._member_task is None else (self._member_task,))]
+        was_lost = False
+        while not any(task.done() for task in tasks):
+            await asyncio.wait(tasks, timeout=RETRY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            is_lost = self.is_lost
+            if is_lost != was_lost:
+                was_lost = is_lost
+                logger.warning("etcd %s", "does not answer" if is_lost else "answers again")
+                if is_lost:
+                    on_lost()
+        for task in tasks:
+            if task.done():
+                task.result()
+
+    async def leave(self) -> None:
+        """Hand everything over that others would have to wait for: the lead, and the keeper's role."""
+        await self.role.close()
+        await self._hand_over()
+
+    async def close(self) -> None:
+        """Stop this node's etcd."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._logs is not None:
+            await self._logs.close()
+        if self._member_task is not None:
+            self._member_task.cancel()
+            await asyncio.gather(self._member_task, return_exceptions=True)
+
+    @property
+    def peers(self) -> Peers | None:
+        """The other nodes, once this one has joined."""
+        return self._presence
+
+    def open_log(self, group: int) -> EtcdLog:
+        """The log of a group."""
+        if self._logs is None:
+            raise RuntimeError("the node has not joined the cluster")
+        return EtcdLog(self._logs, group)
+
+    # What it knows
+
+    @property
+    def nodes(self) -> dict[int, NodeReport]:
+        """The nodes that are there, by number."""
+        return {} if self._presence is None else self._presence.nodes
+
+    @property
+    def leader(self) -> int | None:
+        """The number of the node whose member leads, if there is one."""
+        return None if self.raft is None else self._node_of(self.raft.leader)
+
+    @property
+    def term(self) -> int:
+        """How often a leader was elected; 0 if that is unknown."""
+        return 0 if self.raft is None else self.raft.term
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node's member leads."""
+        return self.leader == self._server.node_id
+
+    def address_of(self, node: int) -> str | None:
+        """Where a node is reached, if it is there."""
+        report = self.nodes.get(node)
+        return None if report is None else report.address
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long no majority of etcd has answered."""
+        return time.monotonic() - self.member.client.answered_at
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether etcd has not answered for so long that this node must not be relied upon."""
+        return self.silent_seconds > CONTACT_SECONDS_MAX
+
+    @property
+    def problem(self) -> str | None:
+        """Why this node is not a ready part of the cluster."""
+        if self.is_lost:
+            return f"etcd has not answered for {self.silent_seconds:.0f} s"
+        if self.member.problem is not None:
+            return f"this node's etcd does not run: {self.member.problem}"
+        if not self.member.is_voter:
+            return "this node's etcd member is not a voter yet"
+        if self.leader is None:
+            return "etcd has no leader"
+        return None
+
+    @property
+    def keeper(self) -> int | None:
+        """The number of the node that was last seen to be the keeper."""
+        return None if self.role.keeper is None else int(self.role.keeper.partition("-")[0])
+
+    @property
+    def membership(self) -> dict[str, list[int]]:
+        """The nodes whose members vote, and those whose members only follow."""
+        voters, learners = ([], []) if self.raft is None else (self.raft.voters, self.raft.learners)
+        kinds = {"voters": voters, "learners": learners}
+        return {
+            kind: sorted(node for one in members if (node := self._node_of(one.member.number)) is not None)
+            for kind, members in kinds.items()
+        }
+
+    def raft_indexes(self, node: int) -> dict[str, int] | None:
+        """How far the member of a node is; None if it does not answer."""
+        for one in () if self.raft is None else self.raft.members:
+            if self._node_of(one.member.number) == node and one.raft_index is not None:
+                return {"index": one.raft_index, "applied_index": one.applied_index or 0}
+        return None
+
+    async def transfer_leader(self, node: int | None) -> TransferProblem | None:
+        """Let a node lead, or any other than the one that does; returns why that is impossible."""
+        voters = self._voters()
+        if node is not None and node not in voters:
+            return TransferProblem(f"node {node} has no voting member that answers", is_request=True)
+        if node is not None and node == self.leader:
+            return None
+        others = [node] if node is not None else [other for other in voters if other != self.leader]
+        if not others:
+            return TransferProblem("no other node could lead", is_request=False)
+        try:
+            await transfer_leader(self.member.client, voters[others[0]])
+        except (EtcdRefused, EtcdUnavailable) as error:
+            return TransferProblem(str(error), is_request=False)
+        self.raft = await raft_status(self.member.client) or self.raft
+        return None
+
+    def _voters(self) -> dict[int, int]:
+        """The members that could lead, by the number of their node."""
+        voters = [] if self.raft is None else self.raft.voters
+        found = ((self._node_of(one.member.number), one) for one in voters)
+        return {
+            node: one.member.number for node, one in found if node is not None and one.version is not None
+        }
+
+    def _node_of(self, member: int) -> int | None:
+        """The node that a member belongs to: its name has the number."""
+        for one in () if self.raft is None else self.raft.members:
+            if one.member.number == member and one.member.name.startswith("node-"):
+                return int(one.member.name.removeprefix("node-"))
+        return None
+
+    # Joining
+
+    async def _may_begin(self, attempt: str) -> bool:
+        """Whether the cluster begins here: only the first attempt ever can create this object."""
+        own = manifests.Generation(manifests.FORMAT, attempt, 1, self._settings.groups, system_clock())
+        key = objects.generation_key(1)
+        while True:
+            try:
+                if await self._store.create(key, manifests.encode(own)):
+                    return True
+                found = manifests.decode(key, await self._store.get(key), manifests.Generation)
+            except StoreUnavailable as error:
+                self._wait_for("the store", error)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return found.cluster == attempt
+
+    async def _find_identity(self) -> Identity:
+        """What the store says: the first node of the cluster has written it before its member began."""
+        found = await manifests.read_generations(self._store)
+        if not found:
+            raise LogUnavailable(f"node {self._settings.bootstrap_node_id} has not begun the cluster yet")
+        newest = found[-1]
+        return Identity(FORMAT, newest.cluster, newest.generation, newest.groups)
+
+    async def _enter_log(self, logs: EtcdLogs, identity: Identity) -> None:
+        """Check that the log in etcd is that of the store; the log of a new cluster is begun.
+
+        An etcd without a log is a new one, since nobody begins an etcd twice for the same store. So nothing
+        can be lost by beginning the log, unless the store already has something from a log.
+        """
+        generation = await logs.find_generation()
+        if generation is None:
+            if identity.generation > 1 or await self._has_manifests(identity.groups):
+                raise ClusterRefused(
+                    f"the store {self._store.root} has data, and etcd has no log that goes with it: put "
+                    "etcd's folders back, or make a new cluster from the store with `ursula restore`"
+                )
+            await logs.create(identity.groups)
+        elif generation != identity.generation:
+            raise ClusterRefused(
+                f"the store {self._store.root} is in generation {identity.generation}, and the log in etcd "
+                f"in {generation}: they do not belong together"
+            )
+
+    async def _has_manifests(self, groups: int) -> bool:
+        found = [await manifests.find_manifests(self._store, group) for group in range(groups)]
+        return any(found)
+
+    async def _until_done(self, work: Callable[[], Awaitable[T]], name: str) -> T:
+        """Do some work as soon as store and etcd allow it, as long as this node's member does not fail."""
+        while True:
+            if self._member_task is not None and self._member_task.done():
+                self._member_task.result()  # raises why the node cannot have a member
+            try:
+                return await work()
+            except (StoreUnavailable, LogUnavailable, EtcdUnavailable) as error:
+                self._wait_for(name, error)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def _wait_for(self, name: str, error: Exception) -> None:
+        text = f"{name}: {error}"
+        if self.waits_for != text:
+            logger.info("waiting for %s", text)
+        self.waits_for = text
+
+    # While it runs
+
+    def _report(self) -> NodeReport:
+        progress = self.progress()
+        return NodeReport(
+            node_id=self._server.node_id,
+            address=str(self._server.advertise),
+            version=version("ursula"),
+            member=self.member.number,
+            entry_version=ENTRY_VERSION,
+            positions=[position for position, _ in progress],
+            at=system_clock(),
+            samples=[samples for _, samples in progress],
+        )
+
+    async def _look_often(self) -> None:
+        """Ask etcd's members how they are, until cancelled."""
+        while True:
+            self.raft = await raft_status(self.member.client) or self.raft
+            await asyncio.sleep(STATUS_SECONDS)
+
+    async def _hand_over(self) -> None:
+        """Let another node lead, if this one does and another one can."""
+        if self.is_leader:
+            problem = await self.transfer_leader(None)
+            if problem is not None:
+                logger.info("the lead was not handed over: %s", problem.reason)
+
+
+def _member_settings(server: ServerSettings, cluster: ClusterSettings) -> MemberSettings:
+    return MemberSettings(
+        node_id=server.node_id,
+        cluster_name=cluster.name,
+        listen_host=server.listen.host,
+        advertise_host=server.advertise.host,
+        client_port=server.advertise.port + 1,
+        peer_port=server.advertise.port + 2,
+        others=tuple(address(route.host, route.port + 1) for route in cluster.routes),
+        is_bootstrap=server.node_id == cluster.bootstrap_node_id,
+    )

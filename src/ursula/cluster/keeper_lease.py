@@ -1,0 +1,77 @@
+"""The keeper's role in a cluster: the node that holds a lease has it, until the lease ends."""
+
+import asyncio
+import logging
+
+from aetcd import rpc
+
+from ..engine.keeper import KeeperRole
+from ..etcd.client import CALL_SECONDS, EtcdClient, EtcdRefused, EtcdUnavailable
+from ..etcd.lease import Lease
+
+LEASE_SECONDS = 5
+TRY_SECONDS = 0.5
+
+logger = logging.getLogger(__name__)
+
+
+class KeeperLease(KeeperRole):
+    """This node's claim to the role."""
+
+    def __init__(self, client: EtcdClient, key: bytes, node: str) -> None:
+        """`key` names the keeper; `node` is the name of this node."""
+        self._client = client
+        self._key = key
+        self._node = node.encode()
+        self._lease = Lease(client, LEASE_SECONDS)
+        self._claimed_with = 0  # the lease that the key was claimed with
+        self.keeper: str | None = None
+        """The name of the keeper, as last seen."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this node is certainly the keeper."""
+        return self._lease.is_held and self._lease.id == self._claimed_with
+
+    async def run(self) -> None:
+        """Claim the role whenever nobody has it, until cancelled."""
+        renewing = asyncio.create_task(self._lease.run())
+        was_held = False
+        try:
+            while True:
+                if self._lease.is_held and not self.is_held:
+                    await self._claim()
+                if was_held != self.is_held:
+                    was_held = self.is_held
+                    logger.info("this node %s the keeper", "is now" if was_held else "is no longer")
+                await asyncio.sleep(TRY_SECONDS)
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Give the role up, so that another node takes it at once."""
+        self._claimed_with = 0
+        await self._lease.close()
+
+    async def _claim(self) -> None:
+        """Become the keeper, unless another node is."""
+        compare, lease = rpc.Compare, self._lease.id
+        put = rpc.PutRequest(key=self._key, value=self._node, lease=lease)
+        request = rpc.TxnRequest(
+            compare=[compare(result=compare.EQUAL, target=compare.VERSION, key=self._key, version=0)],
+            success=[rpc.RequestOp(request_put=put)],
+            failure=[rpc.RequestOp(request_range=rpc.RangeRequest(key=self._key))],
+        )
+        try:
+            answer = await self._client.call(lambda member: member.kv.Txn, request, CALL_SECONDS)
+        except (EtcdUnavailable, EtcdRefused) as error:
+            logger.debug("the role of the keeper was not claimed: %s", error)
+            return
+        found = [] if answer.succeeded else answer.responses[0].response_range.kvs
+        # An attempt whose answer was lost may have claimed it with this lease.
+        if answer.succeeded or (found and found[0].lease == lease):
+            self._claimed_with = lease
+            self.keeper = self._node.decode()
+        elif found:
+            self.keeper = found[0].value.decode()

@@ -1,0 +1,78 @@
+"""What the nodes of a cluster tell each other: each one keeps a key that disappears when it is gone."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+from aetcd import rpc
+
+from ..engine.agreement import Sample
+from ..engine.peers import Peers
+from ..engine.status.cluster_status import NodeReport
+from ..etcd.client import CALL_SECONDS, EtcdClient, EtcdRefused, EtcdUnavailable
+from ..etcd.lease import Lease
+
+PUBLISH_SECONDS = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(NodeReport).decode
+
+
+class Presence(Peers):
+    """Publishes what this node says of itself, and reads what the others say."""
+
+    def __init__(
+        self, client: EtcdClient, prefix: str, lease: Lease, report: Callable[[], NodeReport]
+    ) -> None:
+        super().__init__()
+        self._client = client
+        self._prefix = prefix.encode()
+        self._lease = lease
+        self._report = report
+        self._own = report().node_id
+        self.nodes: dict[int, NodeReport] = {}
+        """The nodes that are there, by number, as last read."""
+
+    def samples(self, group: int) -> dict[str, list[Sample]]:
+        """The newest samples of a group on the other nodes, by the number of the node."""
+        return {
+            str(node): report.samples[group]
+            for node, report in self.nodes.items()
+            if node != self._own and group < len(report.samples)
+        }
+
+    async def run(self) -> None:
+        """Publish and read every second, until cancelled."""
+        while True:
+            try:
+                await self.exchange()
+            except (EtcdUnavailable, EtcdRefused) as error:
+                logger.debug("this node's report was not published: %s", error)
+            await asyncio.sleep(PUBLISH_SECONDS)
+
+    async def exchange(self) -> None:
+        """Publish this node's report, and read those of all nodes."""
+        if not self._lease.is_held:
+            raise EtcdUnavailable("this node has no lease in etcd")
+        report = self._report()
+        put = rpc.PutRequest(
+            key=self._prefix + b"%d" % report.node_id, value=_encode(report), lease=self._lease.id
+        )
+        range_ = rpc.RangeRequest(key=self._prefix, range_end=self._prefix[:-1] + b"0")
+        operations = [rpc.RequestOp(request_put=put), rpc.RequestOp(request_range=range_)]
+        request = rpc.TxnRequest(success=operations)
+        answer = await self._client.call(lambda member: member.kv.Txn, request, CALL_SECONDS)
+        found = {}
+        for one in answer.responses[1].response_range.kvs:
+            try:
+                published = _decode(one.value)
+            except msgspec.MsgspecError as error:  # of a version that publishes something else
+                logger.debug("the report of a node cannot be read: %s", error)
+                continue
+            found[published.node_id] = published
+        self.nodes = found
+        self.entry_version = min(report.entry_version for report in found.values())

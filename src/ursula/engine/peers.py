@@ -1,0 +1,21 @@
+"""What this node knows of the other nodes that share its log.
+
+Whoever learns it sets it; the groups look at it.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ..model.codec.entry import ENTRY_VERSION
+from .agreement import Sample
+
+
+class Peers:
+    """The other nodes of a cluster. A single node has none."""
+
+    def __init__(self) -> None:
+        self.entry_version = ENTRY_VERSION
+        """The highest version of log entries that every node reads: entries are written in it."""
+
+    def samples(self, group: int) -> Mapping[str, Sequence[Sample]]:
+        """The newest samples of a group on the other nodes, by the name of the node."""
+        return {}

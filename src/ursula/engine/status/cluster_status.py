@@ -1,0 +1,34 @@
+"""What is known of the nodes of a cluster."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from ..agreement import Sample
+
+
+class NodeReport(msgspec.Struct, frozen=True):
+    """What a node says of itself."""
+
+    node_id: int
+    address: str
+    """Where clients and other nodes reach it."""
+    version: str
+    member: int | None
+    """The number of its etcd member, once it has one."""
+    entry_version: int
+    """The highest version of log entries that it reads."""
+    positions: list[int]
+    """The last position that it has applied, by group."""
+    at: int
+    """Its clock, in microseconds since 1970."""
+    samples: list[list[Sample]]
+    """The newest samples of its running hashes, by group."""
+
+
+class TransferProblem(NamedTuple):
+    """Why another node cannot lead."""
+
+    reason: str
+    is_request: bool
+    """Whether the request was wrong, rather than the cluster unable."""

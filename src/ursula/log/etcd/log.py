@@ -1,0 +1,335 @@
+"""The log of a group in etcd, and what the logs of all groups of a node share.
+
+A position is the generation and the revision of etcd that an entry was written at. So positions have gaps:
+other keys, and entries of other groups, have revisions too.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from weakref import WeakSet
+
+import grpc
+from aetcd import rpc
+
+from ursula.etcd.client import EtcdClient, EtcdRefused, EtcdUnavailable
+from ursula.etcd.lease import Lease
+from ursula.log.etcd.follower import EtcdFollower
+from ursula.log.etcd.keys import LogKeys, encode_position, proposer_of
+from ursula.log.etcd.proposer import Proposer
+from ursula.log.interface import (
+    COUNTER_MASK,
+    GENERATION_SHIFT,
+    AppendRetryable,
+    Entry,
+    LogDamaged,
+    LogUnavailable,
+    Measures,
+)
+
+LOG_BYTES_MAX = 512 << 20
+"""A longer log than this is trimmed even if a node still needs its entries."""
+
+KEPT_BYTES = 64 << 20
+"""The last entries stay in the log, so that a node that is a little behind need not start again."""
+
+TAIL_SECONDS = 2.0
+CALL_SECONDS_MAX = 5.0
+CHECK_SECONDS = 0.5
+SILENT_SECONDS = 1.0
+NEED_SECONDS = 15
+"""How long the log waits for a node that says nothing more."""
+
+COMPACTION_SECONDS = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+class EtcdLogs:
+    """The logs of all groups of a node: they share the connections, the transactions and a lease."""
+
+    def __init__(
+        self,
+        client: EtcdClient,
+        prefix: str,
+        generation: int,
+        node: str,
+        *,
+        log_bytes_max: int = LOG_BYTES_MAX,
+        kept_bytes: int = KEPT_BYTES,
+    ) -> None:
+        """`node` is a name that no other process has, not even an earlier one of the same node."""
+        self.client = client
+        self.keys = LogKeys(prefix)
+        self.generation = generation
+        self.node = node
+        self.log_bytes_max = log_bytes_max
+        self.kept_bytes = kept_bytes
+        self.proposer = Proposer(client, self.keys, generation, node)
+        self.lease = Lease(client, NEED_SECONDS)
+
+    async def create(self, group_count: int) -> None:
+        """Begin the logs of a new cluster, unless they exist."""
+        compare = rpc.Compare
+        base = encode_position(self.generation << GENERATION_SHIFT)
+        puts = [(self.keys.generation, b"%d" % self.generation)]
+        puts += [(self.keys.group(number).trimmed, base) for number in range(group_count)]
+        request = rpc.TxnRequest(
+            compare=[
+                compare(result=compare.EQUAL, target=compare.VERSION, key=self.keys.generation, version=0)
+            ],
+            success=[rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value)) for key, value in puts],
+        )
+        await self._call(request)
+
+    async def find_generation(self) -> int | None:
+        """The generation that the log is in; None if there is no log."""
+        request = rpc.TxnRequest(
+            success=[rpc.RequestOp(request_range=rpc.RangeRequest(key=self.keys.generation))]
+        )
+        answer = await self._call(request)
+        found = answer.responses[0].response_range.kvs
+        return int(found[0].value) if found else None
+
+    async def run(self) -> None:
+        """Keep the lease, and forget the history of etcd now and then, until cancelled."""
+        await asyncio.gather(self.lease.run(), self._compact_often())
+
+    async def close(self) -> None:
+        """Write nothing more, and give the lease up."""
+        await self.proposer.close()
+        await self.lease.close()
+
+    async def compact(self, revision: int) -> None:
+        """Forget the history of etcd before a revision."""
+        request = rpc.CompactionRequest(revision=revision)
+        try:
+            await self.client.call(lambda member: member.kv.Compact, request, CALL_SECONDS_MAX)
+        except EtcdUnavailable as error:
+            logger.debug("etcd was not compacted: %s", error)
+        except EtcdRefused as error:
+            if error.code is not grpc.StatusCode.OUT_OF_RANGE:  # it is compacted further already
+                logger.warning("etcd was not compacted: %s", error)
+
+    async def _compact_often(self) -> None:
+        """Forget history even while nothing is trimmed: leases and needs write revisions too."""
+        before = 0
+        while True:
+            with suppress(LogUnavailable):
+                answer = await self._call(rpc.TxnRequest())
+                if before:
+                    await self.compact(before)
+                before = answer.header.revision
+            await asyncio.sleep(COMPACTION_SECONDS)
+
+    async def _call(self, request: rpc.TxnRequest) -> rpc.TxnResponse:
+        try:
+            return await self.client.call(lambda member: member.kv.Txn, request, CALL_SECONDS_MAX)
+        except (EtcdUnavailable, EtcdRefused) as error:
+            raise LogUnavailable(str(error)) from None
+
+
+class EtcdLog:
+    """The log of one group."""
+
+    known_tail = None
+    batch_bytes = 128 * 1024
+    entry_bytes_max: int | None = 256 * 1024
+
+    def __init__(self, logs: EtcdLogs, group: int) -> None:
+        self._logs = logs
+        self._client = logs.client
+        self._group = group
+        self._keys = logs.keys.group(group)
+        self._base = logs.generation << GENERATION_SHIFT
+        self._first = self._base
+        self._need: tuple[int, int] | None = None
+        self._sizes: deque[tuple[int, int]] = deque()
+        self._size_bytes = 0
+        self._followers: WeakSet[EtcdFollower] = WeakSet()
+        self._seen = self._base
+        self._tail_reading: asyncio.Future[int] | None = None
+        self._tail_next: asyncio.Future[int] | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def first(self) -> int:
+        """The position up to which entries may be missing, as far as this node knows."""
+        return self._first
+
+    @property
+    def measures(self) -> Measures:
+        """Its extent and size, as far as this node has followed it."""
+        return Measures(self._first, self._seen, self._size_bytes, None, None)
+
+    def append(self, payload: bytes) -> asyncio.Future[int]:
+        """Write an entry; the future gets its position or an AppendFailed."""
+        if not self._is_closed:
+            return self._logs.proposer.append(self._group, payload)
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        future.set_exception(AppendRetryable("the log is closed"))
+        return future
+
+    def follow(self, after: int, count: int | None = None) -> EtcdFollower:
+        """Entries after a position, then live ones; LogDamaged if they are not exactly the next ones."""
+        follower = EtcdFollower(
+            self._client, self._keys, self._base, after=after, count=count, on_entry=self._note
+        )
+        self._followers.add(follower)
+        if self._is_closed:
+            follower.end()
+        elif self._checking is None:
+            self._checking = asyncio.create_task(self._check_often())
+        return follower
+
+    def _note(self, entry: Entry) -> None:
+        """Note the size of an entry that a follower has received."""
+        if entry.position > self._seen:
+            self._seen = entry.position
+            self._sizes.append((entry.position, len(entry.payload)))
+            self._size_bytes += len(entry.payload)
+
+    async def tail(self) -> int:
+        """The position of the last entry. One read serves all that waited when it began."""
+        if self._tail_next is None:
+            self._tail_next = asyncio.ensure_future(self._read_tail(self._tail_reading))
+        return await asyncio.shield(self._tail_next)
+
+    async def _read_tail(self, earlier: asyncio.Future[int] | None) -> int:
+        if earlier is not None and not earlier.done():
+            await asyncio.wait((earlier,))
+        self._tail_reading, self._tail_next = self._tail_next, None
+        request = rpc.RangeRequest(key=self._keys.head, keys_only=True)
+        try:
+            answer = await self._client.call(lambda member: member.kv.Range, request, TAIL_SECONDS)
+        except (EtcdUnavailable, EtcdRefused) as error:
+            raise LogUnavailable(str(error)) from None
+        return self._base + (answer.kvs[0].mod_revision if answer.kvs else 0)
+
+    async def protect(self, after: int) -> int:
+        """Say that this node still needs the entries after a position; returns `first`."""
+        lease = self._logs.lease
+        operations = [rpc.RequestOp(request_range=rpc.RangeRequest(key=self._keys.trimmed))]
+        if self._need != (after, lease.id):
+            put = rpc.PutRequest(
+                key=self._keys.need(self._logs.node), value=encode_position(after), lease=lease.id
+            )
+            operations.append(rpc.RequestOp(request_put=put))
+        if not lease.is_held:
+            raise LogUnavailable("this node has no lease in etcd")
+        answer = await self._logs._call(rpc.TxnRequest(success=operations))
+        self._need = after, lease.id
+        self._note_first(answer.responses[0].response_range.kvs)
+        return self._first
+
+    async def trim(self, upto: int) -> None:
+        """Remove entries at or below a position, except those that are needed or recent."""
+        upto = await self._trimmable(upto)
+        if upto <= self._first:
+            return
+        if not await self._move_trimmed(upto):
+            return  # another node has trimmed further
+        for proposer, last in (await self._last_keys(upto)).items():
+            request = rpc.DeleteRangeRequest(key=proposer, range_end=last + b"\0")
+            await self._call_kv("DeleteRange", request)
+        await self._logs.compact(upto & COUNTER_MASK)
+
+    async def close(self) -> None:
+        """Finish the appends that were begun, if that is possible soon, and end the followers."""
+        self._is_closed = True
+        await self._logs.proposer.settle()
+        if self._checking is not None:
+            self._checking.cancel()
+        for follower in self._followers:
+            follower.end()
+
+    # Trimming
+
+    async def _trimmable(self, upto: int) -> int:
+        """How far the log may be trimmed."""
+        upto = min(upto, await self.tail())
+        if self._logs.kept_bytes:
+            upto = min(upto, self._kept_after())
+        if self._size_bytes <= self._logs.log_bytes_max:
+            request = rpc.RangeRequest(key=self._keys.needs, range_end=self._keys.needs_end)
+            answer = await self._call_kv("Range", request)
+            upto = min(upto, *(int(need.value) for need in answer.kvs), upto)
+        return upto
+
+    def _kept_after(self) -> int:
+        """The position after which the recent entries are, which stay in the log."""
+        size_bytes = 0
+        for position, size in reversed(self._sizes):
+            size_bytes += size
+            if size_bytes > self._logs.kept_bytes:
+                return position
+        return self._first
+
+    async def _move_trimmed(self, upto: int) -> bool:
+        """Say how far the log is trimmed, before anything is removed. It only ever moves forward."""
+        compare = rpc.Compare
+        value = encode_position(upto)
+        request = rpc.TxnRequest(
+            compare=[compare(result=compare.LESS, target=compare.VALUE, key=self._keys.trimmed, value=value)],
+            success=[rpc.RequestOp(request_put=rpc.PutRequest(key=self._keys.trimmed, value=value))],
+            failure=[rpc.RequestOp(request_range=rpc.RangeRequest(key=self._keys.trimmed))],
+        )
+        answer = await self._logs._call(request)
+        if not answer.succeeded:
+            self._note_first(answer.responses[0].response_range.kvs)
+            return self._first == upto  # this call was answered at its second attempt
+        self._set_first(upto)
+        return True
+
+    async def _last_keys(self, upto: int) -> dict[bytes, bytes]:
+        """By proposer, the last entry at or below a position: the numbers of a proposer are in order."""
+        request = rpc.RangeRequest(
+            key=self._keys.entries,
+            range_end=self._keys.entries_end,
+            keys_only=True,
+            max_mod_revision=upto & COUNTER_MASK,
+        )
+        answer = await self._call_kv("Range", request)
+        last: dict[bytes, bytes] = {}
+        for entry in answer.kvs:
+            proposer = proposer_of(entry.key)
+            last[proposer] = max(entry.key, last.get(proposer, b""))
+        return last
+
+    def _note_first(self, trimmed: list[rpc.KeyValue]) -> None:
+        if not trimmed:
+            problem, hint = "the key of the trimmed position is gone", "See docs/troubleshooting.md"
+            raise LogDamaged("etcd", f"group {self._group}", problem, hint)
+        self._set_first(int(trimmed[0].value))
+
+    def _set_first(self, first: int) -> None:
+        self._first = max(self._first, first)
+        while self._sizes and self._sizes[0][0] <= self._first:
+            self._size_bytes -= self._sizes.popleft()[1]
+
+    async def _call_kv(self, name: str, request: object) -> rpc.RangeResponse:
+        try:
+            return await self._client.call(lambda member: getattr(member.kv, name), request, CALL_SECONDS_MAX)
+        except (EtcdUnavailable, EtcdRefused) as error:
+            raise LogUnavailable(str(error)) from None
+
+    # A watch that is silent
+
+    async def _check_often(self) -> None:
+        """Have a follower follow another member when its own stays silent although there is more."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            for follower in self._followers:
+                if follower.is_elsewhere:
+                    follower.restart()  # at the leader's member
+            with suppress(LogUnavailable):
+                tail = await self.tail()
+                for follower in self._followers:
+                    if follower.is_silent(tail, SILENT_SECONDS):
+                        logger.warning(
+                            "the etcd member %s is silent: following another one", follower.member.address
+                        )
+                        self._client.turn_from(follower.member)
+                        follower.restart()

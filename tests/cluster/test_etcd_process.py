@@ -1,0 +1,166 @@
+"""A node's own etcd: it runs while the server runs, and no longer."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+from tests.etcd import etcd_path, free_ports
+from tests.waiting import wait_for
+
+from ursula.cluster.member.etcd_folder import EtcdFolder
+from ursula.cluster.member.etcd_output import EtcdOutput
+from ursula.cluster.member.etcd_process import EtcdKeeper, EtcdProcess
+from ursula.cluster.member.etcd_program import find_program
+from ursula.cluster.member.member_settings import EtcdCommand, MemberSettings
+
+SECONDS = 30.0
+
+START_AND_SLEEP = """
+import asyncio, sys
+from ursula.cluster.member.etcd_process import EtcdProcess
+
+async def main():
+    process = await EtcdProcess.start(sys.argv[1:])
+    print(process.pid, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def command(folder: Path) -> list[str]:
+    client, peer = free_ports(2)
+    settings = MemberSettings(1, "test", "127.0.0.1", "127.0.0.1", client, peer, (), True)
+    return EtcdCommand(settings, find_program(etcd_path()), EtcdFolder(folder), None).to_begin("1", client)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def is_etcd(pid: int) -> bool:
+    """Whether a process is there and is etcd, not yet or no longer setpriv or a zombie."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(etcd_path().encode())
+    except OSError:
+        return False
+
+
+async def kill_and_wait(folder: Path) -> None:
+    line = command(folder)
+    keeper = EtcdKeeper(lambda: line)
+    running = asyncio.create_task(keeper.run())
+    await until(lambda: keeper.process is not None and (folder / "data" / "member" / "wal").exists())
+    assert keeper.process is not None
+    first = keeper.process.pid
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: keeper.process is not None and keeper.process.pid != first)
+    second = keeper.process.pid
+    await until(lambda: is_etcd(second))
+    assert os.getpgid(second) == os.getsid(second) == second != os.getpgid(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert not is_etcd(second)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_an_etcd_that_is_killed_is_started_again(
+    loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(kill_and_wait(tmp_path / "etcd"))
+    assert "starting etcd again in 0.2 s: etcd was killed by signal 9" in caplog.text
+    assert stat.S_IMODE((tmp_path / "etcd").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "etcd" / "data").stat().st_mode) == 0o700
+
+
+def test_etcd_dies_with_its_server(tmp_path: Path) -> None:
+    line = [sys.executable, "-c", START_AND_SLEEP, *command(tmp_path / "etcd")]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            pid = int(server.stdout.readline())
+            assert wait_for(lambda: is_etcd(pid))
+        finally:
+            server.kill()
+        assert wait_for(lambda: not is_etcd(pid))
+
+
+@pytest.mark.anyio
+async def test_the_last_words_of_an_etcd_that_cannot_start_are_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = command(tmp_path / "etcd")
+    (port,) = [int(flag.rpartition(":")[2]) for flag in line if flag.startswith("--listen-peer-urls")]
+    keeper = EtcdKeeper(lambda: line)
+    with socket.create_server(("127.0.0.1", port)):
+        running = asyncio.create_task(keeper.run())
+        await until(lambda: keeper.problem is not None)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert keeper.problem is not None
+    assert "address already in use" in keeper.problem
+    assert keeper.problem in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_process_that_ignores_a_polite_request_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ursula.cluster.member.etcd_process.STOP_SECONDS_MAX", 0.2)
+    process = await EtcdProcess.start(
+        ["/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"]
+    )
+    await until(lambda: "ready" in process._output.last_words())
+    await process.stop()
+    assert "killed by signal 9" in str(await process.wait())
+
+
+@pytest.mark.anyio
+async def test_etcd_is_only_started_from_the_main_thread() -> None:
+    failures: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            asyncio.run(EtcdProcess.start(["/bin/true"]))
+        except RuntimeError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    await asyncio.to_thread(thread.join)
+    assert "main thread" in str(failures[0])
+
+
+@pytest.mark.anyio
+async def test_etcd_does_not_read_flags_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETCD_NAME", "another")
+    monkeypatch.setenv("ETCD_UNSUPPORTED_ARCH", "arm64")
+    process = await EtcdProcess.start(["/usr/bin/env"])
+    words = str(await process.wait())
+    assert "ETCD_NAME" not in words
+
+
+def test_lines_of_etcd_become_lines_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    output = EtcdOutput()
+    warning = b'{"level":"warn","ts":"2026","caller":"a.go:1","msg":"slow","took":"1s"}\n'
+    output.feed(warning[:20])
+    output.feed(warning[20:] + warning + b'{"level":"fatal","msg":"gone","error":"disk"}\npanic: all is lost')
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (logging.INFO, "etcd: slow took=1s"),
+        (logging.ERROR, "etcd: gone error=disk"),
+    ]
+    assert output.last_words().splitlines() == [
+        *("slow took=1s", "slow took=1s", "gone error=disk", "panic: all is lost")
+    ]

@@ -1,0 +1,268 @@
+"""Three nodes act as one server: any node takes any request, and any node may be lost."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.cluster.three_nodes import ClusterNode, three_nodes
+
+TEXT = {"content-type": "text/plain"}
+HELD_SECONDS_MAX = 8.0
+"""How long a write may be held while a node fails: less than `cluster.write_wait`, after which it is refused.
+On a quiet machine it is two seconds."""
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ClusterNode]]:
+    """A cluster for all tests of this file; each test leaves all nodes running."""
+    with three_nodes(tmp_path_factory.mktemp("cluster"), cold__flush_size="64KiB") as nodes:
+        assert httpx.put(f"{nodes[0].url}/shared").status_code == 201
+        yield nodes
+
+
+@pytest.fixture
+def stream(nodes: list[ClusterNode], request: pytest.FixtureRequest) -> str:
+    """The path of a new stream."""
+    path = f"/shared/{request.node.name}"
+    assert httpx.put(nodes[1].url + path, headers=TEXT).status_code == 201
+    return path
+
+
+def append(node: ClusterNode, path: str, text: str) -> httpx.Response:
+    return httpx.post(node.url + path, content=text, headers=TEXT, timeout=20)
+
+
+def content(node: ClusterNode, path: str) -> str:
+    """Everything in a stream, as one node sees it."""
+    text, offset = "", "-1"
+    while True:
+        answer = httpx.get(node.url + path, params={"offset": offset}, timeout=20)
+        assert answer.status_code == 200, answer.text
+        text += answer.text
+        offset = answer.headers["stream-next-offset"]
+        if "stream-up-to-date" in answer.headers:
+            return text
+
+
+@contextmanager
+def writing(nodes: list[ClusterNode], path: str) -> Iterator[dict[str, float]]:
+    """Append by all of these nodes at once; afterwards, what was acknowledged and how long each took."""
+    acknowledged: dict[str, float] = {}
+    stopping = threading.Event()
+
+    def write(node: ClusterNode) -> None:
+        number = 0
+        while not stopping.is_set():
+            text = f"{node.number}-{number};"
+            began_at = time.monotonic()
+            answer = append(node, path, text)
+            assert answer.status_code == 204, answer.text
+            acknowledged[text] = time.monotonic() - began_at
+            number += 1
+            time.sleep(0.005)
+
+    threads = [threading.Thread(target=write, args=(node,)) for node in nodes]
+    for thread in threads:
+        thread.start()
+    try:
+        yield acknowledged
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join()
+
+
+def check_complete(nodes: list[ClusterNode], path: str, acknowledged: dict[str, float]) -> None:
+    """Every node has each acknowledged append once, and all have the same."""
+    seen = [content(node, path) for node in nodes]
+    assert len(set(seen)) == 1
+    parts = [part + ";" for part in seen[0].split(";") if part]
+    assert len(parts) == len(set(parts))
+    assert set(acknowledged) <= set(parts)
+
+
+def leader_of(nodes: list[ClusterNode]) -> ClusterNode:
+    """The node whose member leads."""
+    status = httpx.get(f"{nodes[0].url}/cluster/status").json()
+    return next(node for node in nodes if node.number == status["leader_id"])
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    give_up_at = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.05)
+
+
+def test_a_write_on_one_node_is_seen_at_once_on_all(nodes: list[ClusterNode], stream: str) -> None:
+    expected = ""
+    for number in range(30):
+        text = f"{number};"
+        answer = append(nodes[number % 3], stream, text)
+        assert answer.status_code == 204
+        expected += text
+        reader = nodes[(number + 1) % 3]
+        assert content(reader, stream) == expected
+        head = httpx.head(reader.url + stream)
+        assert head.headers["stream-next-offset"] == answer.headers["stream-next-offset"]
+    missing = httpx.get(f"{nodes[2].url}/shared/nothing?offset=-1")
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "stream_not_found")
+
+
+def test_a_live_read_on_one_node_sees_what_another_one_writes(nodes: list[ClusterNode], stream: str) -> None:
+    with httpx.stream("GET", f"{nodes[0].url}{stream}?offset=now&live=sse", timeout=20) as events:
+        lines = events.iter_lines()
+        assert next(lines) == "event: control"
+        append(nodes[2], stream, "news")
+        assert "data:news" in lines
+
+
+def test_a_flush_on_any_node_reaches_the_keeper(nodes: list[ClusterNode], stream: str) -> None:
+    for number in range(20):
+        append(nodes[number % 3], stream, f"{number};" + "x" * 10_000)
+    for node in nodes:
+        answer = httpx.post(f"{node.url}/cluster/flush", timeout=30)
+        assert answer.status_code == 200, answer.text
+    assert content(nodes[1], stream).count(";") == 20
+
+
+def test_the_status_names_the_leader_the_voters_and_every_node(nodes: list[ClusterNode]) -> None:
+    def is_complete() -> bool:
+        status = httpx.get(f"{nodes[1].url}/cluster/status").json()
+        return (
+            status["membership"] == {"voters": [1, 2, 3], "learners": []}
+            and [node["node_id"] for node in status["nodes"]] == [1, 2, 3]
+            and sum(node["leads"] for node in status["nodes"]) == 1
+            and sum(node["is_keeper"] for node in status["nodes"]) == 1
+        )
+
+    until(is_complete)
+
+
+def test_the_lead_moves_when_asked(nodes: list[ClusterNode]) -> None:
+    before = leader_of(nodes)
+    after = next(node for node in nodes if node is not before)
+    answer = httpx.post(f"{nodes[0].url}/cluster/transfer-leader", json={"node_id": after.number}, timeout=20)
+    assert (answer.status_code, answer.json()) == (200, {"leader_id": after.number})
+    until(lambda: leader_of(nodes) is after)
+    unknown = httpx.post(f"{nodes[0].url}/cluster/transfer-leader", json={"node_id": 7})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (400, "invalid_parameter")
+
+
+def test_a_node_that_leaves_writes_to_the_leader_redirects(nodes: list[ClusterNode], stream: str) -> None:
+    redirecting, leader = nodes[2], nodes[0]
+    redirecting._environment["URSULA_SERVER__WRITE_ONLY_LEADER"] = "true"
+    try:
+        redirecting.stop()
+        redirecting.start(ready=False)
+        redirecting.wait_until_in_cluster()
+        httpx.post(f"{leader.url}/cluster/transfer-leader", json={"node_id": leader.number}, timeout=20)
+        until(lambda: leader_of([redirecting, *nodes]) is leader)
+        answer = httpx.post(f"{redirecting.url}{stream}?a=b", content="x;", headers=TEXT)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (307, "not_leader")
+        assert answer.headers["location"] == f"{leader.url}{stream}?a=b"
+        followed = httpx.post(redirecting.url + stream, content="x;", headers=TEXT, follow_redirects=True)
+        assert followed.status_code == 204
+        assert content(redirecting, stream) == "x;"
+        httpx.post(f"{leader.url}/cluster/transfer-leader", json={"node_id": 3}, timeout=20)
+        until(lambda: append(redirecting, stream, "y;").status_code == 204)
+    finally:
+        del redirecting._environment["URSULA_SERVER__WRITE_ONLY_LEADER"]
+        redirecting.stop()
+        redirecting.start(ready=False)
+        redirecting.wait_until_in_cluster()
+
+
+def test_a_killed_node_costs_no_acknowledged_write(nodes: list[ClusterNode], stream: str) -> None:
+    victim = leader_of(nodes)
+    others = [node for node in nodes if node is not victim]
+    append(victim, stream, "first;")
+    with writing(others, stream) as acknowledged:
+        time.sleep(0.5)
+        victim.kill()
+        time.sleep(4)
+    assert max(acknowledged.values()) < HELD_SECONDS_MAX
+    victim.start(ready=False)
+    victim.wait_until_in_cluster()
+    check_complete(nodes, stream, acknowledged | {"first;": 0.0})
+
+
+def test_an_etcd_that_dies_alone_is_started_again(nodes: list[ClusterNode], stream: str) -> None:
+    victim = leader_of(nodes)
+    with writing(nodes, stream) as acknowledged:
+        time.sleep(0.5)
+        os.kill(victim.etcd, signal.SIGKILL)
+        time.sleep(3)
+    assert max(acknowledged.values()) < HELD_SECONDS_MAX
+    victim.wait_until_in_cluster()
+    check_complete(nodes, stream, acknowledged)
+
+
+def test_a_frozen_node_holds_up_no_other(nodes: list[ClusterNode], stream: str) -> None:
+    victim = nodes[2]
+    others = nodes[:2]
+    etcd = victim.etcd
+    with writing(others, stream) as acknowledged:
+        time.sleep(0.5)
+        for process in (victim.process.pid, etcd):
+            os.kill(process, signal.SIGSTOP)
+        time.sleep(8)
+        for process in (victim.process.pid, etcd):
+            os.kill(process, signal.SIGCONT)
+    assert max(acknowledged.values()) < HELD_SECONDS_MAX
+    victim.wait_until_in_cluster()
+    check_complete(nodes, stream, acknowledged)
+
+
+def test_a_node_that_lost_its_disk_comes_back(nodes: list[ClusterNode], stream: str) -> None:
+    victim = nodes[0]  # the one that began the cluster
+    append(victim, stream, "before;")
+    victim.kill()
+    victim.wipe()
+    assert append(nodes[1], stream, "meanwhile;").status_code == 204
+    victim.start(ready=False)
+    victim.wait_until_in_cluster()
+    check_complete(nodes, stream, {"before;": 0.0, "meanwhile;": 0.0})
+
+
+def test_a_node_that_stops_hands_everything_over(nodes: list[ClusterNode], stream: str) -> None:
+    leaving = leader_of(nodes)
+    others = [node for node in nodes if node is not leaving]
+    with writing(others, stream) as acknowledged:
+        time.sleep(0.5)
+        assert leaving.stop() == 0
+        time.sleep(1)
+    assert max(acknowledged.values()) < HELD_SECONDS_MAX
+    leaving.start(ready=False)
+    leaving.wait_until_in_cluster()
+    check_complete(nodes, stream, acknowledged)
+
+
+def test_everything_survives_a_kill_of_all_nodes(nodes: list[ClusterNode], stream: str) -> None:
+    with writing(nodes, stream) as acknowledged:
+        time.sleep(1)
+    for node in nodes:
+        node.kill()
+    for node in nodes:
+        node.start(ready=False)
+    for node in nodes:
+        node.wait_until_in_cluster()
+    check_complete(nodes, stream, acknowledged)
+
+
+def test_a_folder_of_a_single_node_does_not_become_one_of_a_cluster(
+    nodes: list[ClusterNode], tmp_path: Path
+) -> None:
+    (tmp_path / "data" / "log").mkdir(parents=True)
+    lonely = ClusterNode(1, [node.port for node in nodes], tmp_path, {})
+    lonely._command[lonely._command.index("--data-dir") + 1] = str(tmp_path / "data")
+    finished = subprocess.run(lonely._command, env=lonely._environment, capture_output=True, text=True)
+    assert finished.returncode == 1
+    assert "is that of a single node, which cannot become part of a cluster by itself" in finished.stderr

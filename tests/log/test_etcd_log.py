@@ -1,0 +1,363 @@
+"""The log on etcd while its members fail, and when etcd is not what it was."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from itertools import count
+from typing import Any
+
+import pytest
+from aetcd import rpc
+from tests.log.etcd_members import EtcdMember, etcd_members
+
+from ursula.etcd.client import EtcdClient, EtcdEndpoint, connection_closed
+from ursula.log.etcd.log import EtcdLog, EtcdLogs
+from ursula.log.interface import (
+    GENERATION_SHIFT,
+    AppendRefused,
+    AppendRetryable,
+    AppendUnknown,
+    EntriesTrimmed,
+    LogDamaged,
+    LogUnavailable,
+)
+
+pytestmark = pytest.mark.anyio
+
+BASE = 1 << GENERATION_SHIFT
+
+_prefixes = count()
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def one_loop() -> None:
+    """One loop for all tests: gRPC's thread still reports to a loop that has just been closed."""
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[EtcdMember]]:
+    """Three members for all tests of this file; each test leaves all of them running."""
+    with etcd_members(3, tmp_path_factory.mktemp("etcd")) as members:
+        yield members
+
+
+class Nodes:
+    """Nodes that share a log."""
+
+    def __init__(self, members: list[EtcdMember], stack: AsyncExitStack) -> None:
+        self._addresses = [member.address for member in members]
+        self._stack = stack
+        self._prefix = f"{next(_prefixes)}/"
+        self._numbers = count()
+
+    async def log(self, **settings: int) -> EtcdLog:
+        """The log as another node sees it."""
+        return await self._stack.enter_async_context(self._opened(settings))
+
+    @asynccontextmanager
+    async def _opened(self, settings: dict[str, int]) -> AsyncIterator[EtcdLog]:
+        client = EtcdClient(self._addresses)
+        name = f"node-{next(self._numbers)}"
+        logs = EtcdLogs(client, self._prefix, settings.pop("generation", 1), name, **settings)
+        running = asyncio.gather(logs.run(), logs.client.run())
+        await logs.create(1)
+        log = EtcdLog(logs, 0)
+        try:
+            yield log
+        finally:
+            await log.close()
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+            await logs.close()
+            await logs.client.close()
+
+
+@pytest.fixture
+async def nodes(members: list[EtcdMember]) -> AsyncIterator[Nodes]:
+    """Nodes on a log of their own."""
+    async with AsyncExitStack() as stack:
+        yield Nodes(members, stack)
+
+
+async def leader_of(log: EtcdLog) -> EtcdEndpoint:
+    """The leader's member, as soon as there is one."""
+    async with asyncio.timeout(30):
+        while (leader := await log._client.find_leader()) is None:
+            await asyncio.sleep(0.05)
+        return leader
+
+
+def member_at(members: list[EtcdMember], address: str) -> EtcdMember:
+    return next(member for member in members if member.address == address)
+
+
+async def payloads_of(log: EtcdLog, total: int, after: int = BASE) -> list[bytes]:
+    entries = log.follow(after)
+    async with asyncio.timeout(30):
+        return [(await anext(entries)).payload for _ in range(total)]
+
+
+class LosesAnswers:
+    """Calls of a member whose transactions arrive, and whose answers do not."""
+
+    def __init__(self, real: EtcdEndpoint, losses: int) -> None:
+        self._real = real
+        self._losses = losses
+        self.kv = self
+        self.address, self.watch, self.lease = real.address, real.watch, real.lease
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._real.kv, name)
+
+    async def ask(self, method: Any, request: Any, seconds: float) -> Any:
+        return await method(request, timeout=seconds)
+
+    async def Txn(self, request: rpc.TxnRequest, timeout: float) -> rpc.TxnResponse:
+        answer = await self._real.kv.Txn(request, timeout=timeout)
+        if self._losses:
+            self._losses -= 1
+            raise connection_closed()
+        return answer
+
+
+async def test_an_entry_whose_answer_is_lost_is_written_once_and_found(nodes: Nodes) -> None:
+    log = await nodes.log()
+    leader = await leader_of(log)
+    log._client.current = LosesAnswers(leader, losses=1)  # type: ignore[assignment]
+    position = await log.append(b"one")
+    following = await log.append(b"two")
+    entries = log.follow(BASE)
+    assert await anext(entries) == (position, b"one")
+    assert await anext(entries) == (following, b"two")
+    assert await log.tail() == following
+
+
+async def test_a_late_attempt_is_not_written_again(nodes: Nodes) -> None:
+    log = await nodes.log()
+    leader = await leader_of(log)
+    proposer = log._logs.proposer
+    await log.append(b"one")
+    late = proposer._transaction(1, [])
+    assert not (await leader.kv.Txn(late)).succeeded
+    await log.append(b"two")
+    assert await payloads_of(log, 2) == [b"one", b"two"]
+
+
+async def test_a_node_of_an_earlier_generation_is_fenced(nodes: Nodes) -> None:
+    old = await nodes.log()
+    await old.append(b"before")
+    key = old._logs.keys.generation
+    await (await leader_of(old)).kv.Put(rpc.PutRequest(key=key, value=b"2"))
+    with pytest.raises(AppendRetryable, match="in generation 2, and this node in 1"):
+        await old.append(b"after")
+    with pytest.raises(AppendRetryable, match="restored elsewhere"):
+        await old.append(b"and again")
+    assert await old._logs.find_generation() == 2
+
+
+async def test_a_proposer_that_etcd_has_forgotten_stops(nodes: Nodes) -> None:
+    log = await nodes.log()
+    await log.append(b"one")
+    await log.append(b"two")
+    proposer = log._logs.proposer
+    await (await leader_of(log)).kv.DeleteRange(rpc.DeleteRangeRequest(key=proposer._own_key))
+    with pytest.raises(AppendUnknown, match="has 0 transactions of this node, and should have 2 or 3"):
+        await log.append(b"three")
+    with pytest.raises(AppendRetryable, match="not the etcd that it was"):
+        await log.append(b"four")
+
+
+async def test_an_entry_that_is_too_large_is_refused_for_certain(nodes: Nodes) -> None:
+    log = await nodes.log()
+    with pytest.raises(AppendRefused, match="too large"):
+        await log.append(bytes(17 << 20))
+    await log.append(b"small")
+    assert await payloads_of(log, 1) == [b"small"]
+
+
+async def test_a_follower_stops_when_an_entry_is_missing(nodes: Nodes) -> None:
+    log = await nodes.log()
+    positions = [await log.append(b"%d" % number) for number in range(5)]
+    proposer = log._logs.proposer.name
+    leader = await leader_of(log)
+    await leader.kv.DeleteRange(rpc.DeleteRangeRequest(key=log._keys.entry(proposer, 3)))
+    await log._logs.compact((await leader.status()).header.revision)
+    with pytest.raises(LogDamaged, match="the log has 1 entries up to there, and this node has 0"):
+        await anext(log.follow(BASE, 0))
+    with pytest.raises(LogDamaged):
+        await anext(log.follow(positions[1], 2))
+    assert await anext(log.follow(positions[2], 3)) == (positions[3], b"3")
+
+
+async def test_a_node_that_is_not_as_far_as_it_says_is_stopped(nodes: Nodes) -> None:
+    log = await nodes.log()
+    await log.append(b"one")
+    with pytest.raises(LogDamaged, match="the log has 0 entries up to there, and this node has 7"):
+        await anext(log.follow(BASE, 7))
+
+
+async def test_trimming_only_moves_forward(nodes: Nodes) -> None:
+    log, late = await nodes.log(kept_bytes=0), await nodes.log(kept_bytes=0)
+    positions = [await log.append(b"%d" % number) for number in range(10)]
+    await log.trim(positions[6])
+    await late.trim(positions[2])
+    assert late.first == log.first == positions[6]
+    with pytest.raises(EntriesTrimmed):
+        await anext(late.follow(positions[3]))
+    assert await payloads_of(late, 3, positions[6]) == [b"7", b"8", b"9"]
+
+
+async def test_a_node_that_stays_behind_reads_compacted_entries_by_their_keys(nodes: Nodes) -> None:
+    log, other = await nodes.log(), await nodes.log()
+    total = 200  # more than are read at a time
+    behind = other.follow(BASE, 0)
+    first = await log.append(b"0")
+    assert await anext(behind) == (first, b"0")
+    for number in range(1, total):
+        await (log if number % 2 else other).append(b"%d" % number)
+    await log._logs.compact((await (await leader_of(log)).status()).header.revision)
+    behind._drop_watch()
+    async with asyncio.timeout(30):
+        found = [(await anext(behind)).payload for _ in range(total - 1)]
+    assert found == [b"%d" % number for number in range(1, total)]
+    await log.append(b"live")
+    assert (await anext(behind)).payload == b"live"
+
+
+async def test_trimming_waits_for_a_node_that_needs_entries_unless_the_log_is_long(nodes: Nodes) -> None:
+    keeper, reader = await nodes.log(kept_bytes=0, log_bytes_max=5000), await nodes.log()
+    positions = [await keeper.append(bytes(100)) for _ in range(10)]
+    async with asyncio.timeout(30):
+        while not reader._logs.lease.is_held:
+            await asyncio.sleep(0.01)
+    await reader.protect(positions[4])
+    await keeper.trim(positions[8])
+    assert keeper.first == positions[4]
+    assert await reader.protect(positions[5]) == positions[4]
+    await keeper.trim(positions[8])
+    assert keeper.first == positions[5]
+    follower = keeper.follow(positions[5])
+    long = [await keeper.append(bytes(1000)) for _ in range(6)]
+    async with asyncio.timeout(30):
+        while (await anext(follower)).position < long[-1]:
+            pass
+    await keeper.trim(long[2])
+    assert keeper.first == long[2]
+
+
+async def test_the_last_entries_are_kept(nodes: Nodes) -> None:
+    log = await nodes.log(kept_bytes=2500)
+    positions = [await log.append(bytes(1000)) for _ in range(10)]
+    await payloads_of(log, 10)
+    await log.trim(positions[9])
+    assert log.first == positions[7]
+
+
+async def test_a_frozen_leader_holds_nothing_up_for_long(nodes: Nodes, members: list[EtcdMember]) -> None:
+    writer, reader = await nodes.log(), await nodes.log()
+    entries = reader.follow(BASE, 0)
+    await writer.append(b"before")
+    assert (await anext(entries)).payload == b"before"
+    frozen = member_at(members, (await leader_of(writer)).address)
+    frozen.freeze()
+    try:
+        async with asyncio.timeout(20):
+            appending = [writer.append(b"%d" % number) for number in range(5)]
+            await asyncio.gather(*appending)
+            found = [(await anext(entries)).payload for _ in range(5)]
+            await reader.tail()
+    finally:
+        frozen.thaw()
+    assert found == [b"%d" % number for number in range(5)]
+
+
+async def test_a_follower_leaves_a_silent_member(nodes: Nodes, members: list[EtcdMember]) -> None:
+    writer, reader = await nodes.log(), await nodes.log()
+    leader = await leader_of(writer)
+    silent = next(one for one in reader._client.endpoints if one.address != leader.address)
+    reader._client.current = silent
+    entries = reader.follow(BASE, 0)
+    reading = asyncio.create_task(anext(entries))
+    await asyncio.sleep(0.2)
+    member_at(members, silent.address).freeze()
+    try:
+        await writer.append(b"news")
+        async with asyncio.timeout(10):
+            assert (await reading).payload == b"news"
+    finally:
+        member_at(members, silent.address).thaw()
+
+
+async def test_without_a_majority_the_tail_is_unknown_and_later_all_is_there(
+    nodes: Nodes, members: list[EtcdMember]
+) -> None:
+    log = await nodes.log()
+    await log.append(b"before")
+    for member in members[:2]:
+        member.kill()
+    appending = log.append(b"meanwhile")
+    try:
+        with pytest.raises(LogUnavailable):
+            await log.tail()
+        assert not appending.done()
+    finally:
+        for member in members[:2]:
+            member.restart()
+    async with asyncio.timeout(30):
+        await appending
+    assert await payloads_of(log, 2) == [b"before", b"meanwhile"]
+
+
+async def test_addresses_that_change_interrupt_nothing(nodes: Nodes, members: list[EtcdMember]) -> None:
+    log = await nodes.log()
+    entries = log.follow(BASE, 0)
+    addresses = [member.address for member in members]
+
+    async def read() -> list[bytes]:
+        return [(await anext(entries)).payload for _ in range(60)]
+
+    reading = asyncio.create_task(read())
+    client = log._client
+    for number in range(60):
+        appending, asking = log.append(b"%d" % number), asyncio.create_task(log.tail())
+        if number % 10 == 5:
+            await asyncio.sleep(0)
+            await client.set_addresses([one for one in addresses if one != client.current.address])
+            await client.set_addresses(addresses)
+        await asyncio.gather(appending, asking)
+    async with asyncio.timeout(30):
+        assert await reading == [b"%d" % number for number in range(60)]
+
+
+async def test_killed_members_lose_nothing(nodes: Nodes, members: list[EtcdMember]) -> None:
+    logs = [await nodes.log() for _ in range(3)]
+    entries = logs[0].follow(BASE, 0)
+    written: list[bytes] = []
+
+    async def write(log: EtcdLog, name: int) -> None:
+        for number in range(40):
+            payload = b"%d-%d" % (name, number)
+            await log.append(payload)
+            written.append(payload)
+            await asyncio.sleep(0.02)
+
+    writing = [asyncio.create_task(write(log, name)) for name, log in enumerate(logs)]
+    for member in members:
+        await asyncio.sleep(0.3)
+        member.kill()
+        await asyncio.sleep(0.3)
+        member.restart()
+        await leader_of(logs[0])
+    async with asyncio.timeout(60):
+        await asyncio.gather(*writing)
+        found = [(await anext(entries)).payload for _ in range(120)]
+    assert sorted(found) == sorted(written)
+    for name in range(3):
+        own = [payload for payload in found if payload.startswith(b"%d-" % name)]
+        assert own == [b"%d-%d" % (name, number) for number in range(40)]
