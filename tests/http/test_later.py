@@ -480,7 +480,7 @@ def test_a_missing_object_is_named_and_ends_events_at_a_boundary(start_server: S
     # Few segments, so that none is merged while the test looks at them.
     server = start_server(cold__flush_size="1MiB", cold__flush_interval="500ms", cold__cache_bytes="0")
     with begun(server, "binary") as case:
-        # Two flushes, so that the first page of the events is before the last segment, however slow the disk is.
+        # Two flushes: the first page of the events is before the last segment, however slow the disk is.
         for number in range(60):
             post(case.api, case.path, bytes([number]) * 50_000)
             if number == 40:
