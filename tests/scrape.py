@@ -43,6 +43,12 @@ class Scrape:
         """The names of all samples."""
         return {sample.name for family in self.families.values() for sample in family.samples}
 
+    def with_families_of(self, other: "Scrape") -> "Scrape":
+        """The families of both; where both have one, that of the other."""
+        both = Scrape("")
+        both.families = self.families | other.families
+        return both
+
 
 def scrape(api: httpx.Client) -> Scrape:
     """Ask a server."""

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
 import pytest
 import yaml
 from tests.conftest import StartServer
-from tests.http.wire import TEXT, make, post
-from tests.scrape import Scrape, scrape
+from tests.exported import export_everything
+from tests.scrape import Scrape
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -72,12 +71,9 @@ def queries() -> Iterator[Query]:
 
 
 @pytest.fixture(scope="module")
-def exported(start_server: StartServer) -> Scrape:
-    """The metrics of a server that has done a little of everything."""
-    with httpx.Client(base_url=start_server().url, timeout=60) as api:
-        make(api, "/v1/stream/deployed", TEXT)
-        post(api, "/v1/stream/deployed", b"x", TEXT)
-        return scrape(api)
+def exported(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Scrape:
+    """Every metric there is."""
+    return export_everything(start_server, tmp_path_factory.mktemp("exported"))
 
 
 @pytest.mark.parametrize("query", list(queries()), ids=lambda query: query.where)

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.cluster.three_nodes import ClusterNode, three_nodes
+from tests.scrape import Scrape
 
 TEXT = {"content-type": "text/plain"}
 HELD_SECONDS_MAX = 8.0
@@ -144,6 +145,22 @@ def test_the_status_names_the_leader_the_voters_and_every_node(nodes: list[Clust
         )
 
     until(is_complete)
+
+
+def test_the_metrics_show_who_leads_who_keeps_and_how_etcd_answers(nodes: list[ClusterNode]) -> None:
+    def found() -> list[Scrape]:
+        return [Scrape(httpx.get(f"{node.url}/metrics", timeout=20).text) for node in nodes]
+
+    for name in ("ursula_raft_is_leader", "ursula_keeper"):
+        until(lambda name=name: sum(one[name] for one in found()) == 1)  # type: ignore[misc]
+    until(lambda: all(one["ursula_raft_voters"] == 3 for one in found()))
+    for one in found():
+        assert one["ursula_raft_has_leader"] == 1
+        assert one["ursula_raft_term"] >= 1
+        assert one.value("ursula_raft_rpc_requests_total", outcome="answered") > 0
+        assert one["ursula_raft_rpc_last_success_age_seconds"] < 10
+        assert one["ursula_raft_snapshot_load_duration_seconds_count"] >= 1
+        assert {sample.labels["node"] for sample in one.families["ursula_raft_index"].samples} == set("123")
 
 
 def test_the_lead_moves_when_asked(nodes: list[ClusterNode]) -> None:

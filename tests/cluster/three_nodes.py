@@ -1,4 +1,4 @@
-"""Three real servers that are one cluster, on loopback, with a folder as their store."""
+"""Real servers, usually three, that are one cluster, on loopback, with a folder as their store."""
 
 import random
 import shutil
@@ -63,9 +63,16 @@ class ClusterNode(Server):
 @contextmanager
 def three_nodes(folder: Path, **settings: str) -> Iterator[list[ClusterNode]]:
     """Three nodes of one cluster, all of them voters. `settings` are named like cold__flush_size."""
+    with cluster_of(3, folder, **settings) as nodes:
+        yield nodes
+
+
+@contextmanager
+def cluster_of(count: int, folder: Path, **settings: str) -> Iterator[list[ClusterNode]]:
+    """As many nodes of one cluster, all of them voters."""
     named = {name.replace("__", "."): value for name, value in settings.items()}
-    ports = free_blocks(3)
-    nodes = [ClusterNode(number, ports, folder, named) for number in (1, 2, 3)]
+    ports = free_blocks(count)
+    nodes = [ClusterNode(number, ports, folder, named) for number in range(1, count + 1)]
     try:
         for node in nodes:
             node.start(ready=False)

@@ -3,11 +3,10 @@
 import re
 from pathlib import Path
 
-import httpx
 import pytest
 from tests.conftest import StartServer
-from tests.http.wire import TEXT, make, post
-from tests.scrape import Scrape, scrape
+from tests.exported import export_everything
+from tests.scrape import Scrape
 
 from ursula.http.observe import request_stats
 from ursula.http.routes import ROUTES
@@ -16,12 +15,9 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "operations.md"
 
 
 @pytest.fixture(scope="module")
-def exported(start_server: StartServer) -> Scrape:
-    """What a server exports that has done a little of everything."""
-    with httpx.Client(base_url=start_server().url, timeout=60) as api:
-        make(api, "/v1/stream/documented", TEXT)
-        post(api, "/v1/stream/documented", b"x", TEXT)
-        return scrape(api)
+def exported(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory) -> Scrape:
+    """Every metric there is."""
+    return export_everything(start_server, tmp_path_factory.mktemp("exported"))
 
 
 def rows(pattern: str) -> list[tuple[str, ...]]:

@@ -21,7 +21,7 @@ from ..engine.agreement import Sample
 from ..engine.clock import system_clock
 from ..engine.peers import Peers
 from ..engine.start.data_folder import FORMAT, Identity
-from ..engine.status.cluster_status import NodeReport, TransferProblem
+from ..engine.status.cluster_status import MemberCalls, NodeReport, RaftMember, TransferProblem
 from ..etcd.client import EtcdRefused, EtcdUnavailable
 from ..log.etcd.log import EtcdLog, EtcdLogs
 from ..log.interface import LogUnavailable
@@ -208,12 +208,33 @@ class Cluster:
             for kind, members in kinds.items()
         }
 
-    def raft_indexes(self, node: int) -> dict[str, int] | None:
-        """How far the member of a node is; None if it does not answer."""
+    @property
+    def raft_members(self) -> dict[int, RaftMember]:
+        """How far the etcd members are that answer, by the number of their node."""
+        found = {}
         for one in () if self.raft is None else self.raft.members:
-            if self._node_of(one.member.number) == node and one.raft_index is not None:
-                return {"index": one.raft_index, "applied_index": one.applied_index or 0}
-        return None
+            node = self._node_of(one.member.number)
+            if node is not None and one.raft_index is not None:
+                found[node] = RaftMember(one.raft_index, one.applied_index or 0, one.database_bytes or 0)
+        return found
+
+    @property
+    def member_calls(self) -> list[MemberCalls]:
+        """What became of this node's calls to each etcd member."""
+        found = []
+        for endpoint in self.member.client.endpoints:
+            calls = endpoint.calls
+            found.append(
+                MemberCalls(
+                    address=endpoint.address,
+                    answered=calls.answered,
+                    rejected=calls.rejected,
+                    failed=calls.failed,
+                    in_flight=calls.in_flight,
+                    seconds=calls.seconds,
+                )
+            )
+        return found
 
     async def transfer_leader(self, node: int | None) -> TransferProblem | None:
         """Let a node lead, or any other than the one that does; returns why that is impossible."""

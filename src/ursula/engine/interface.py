@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ..cold.blobs import Blobs, BlobWriter
+from ..histogram import Histogram
 from ..model.commands import AnyCommand, Append, IngestBegin
 from ..model.outcomes import (
     AnyOutcome,
@@ -24,7 +25,7 @@ from .group.batching import Reply
 from .group.watchers import Watchers
 from .reads.bucket_plan import Plan
 from .reads.deferred import Deferred
-from .status.cluster_status import NodeReport, TransferProblem
+from .status.cluster_status import MemberCalls, NodeReport, RaftMember, TransferProblem
 from .status.cold_status import CacheStatus, ColdStatus, UpkeepStatus
 from .status.group_status import GroupStatus
 from .status.hot_bytes import HotBytesReport, HotTotals
@@ -168,6 +169,13 @@ class NodeApi(Protocol):
 
     # Status for operators
 
+    load_seconds: Histogram
+    """How long it took to load the state of a group from the store, each time."""
+
+    @property
+    def is_keeper(self) -> bool:
+        """Whether this node is the keeper."""
+
     @property
     def progress(self) -> float:
         """How much of all logs has been replayed, from 0 to 1."""
@@ -256,8 +264,17 @@ class ClusterApi(Protocol):
     def address_of(self, node: int) -> str | None:
         """Where a node is reached, if it is there."""
 
-    def raft_indexes(self, node: int) -> dict[str, int] | None:
-        """How far the member of a node is; None if it does not answer."""
+    @property
+    def raft_members(self) -> dict[int, RaftMember]:
+        """How far the etcd members are that answer, by the number of their node."""
+
+    @property
+    def member_calls(self) -> list[MemberCalls]:
+        """What became of this node's calls to each etcd member."""
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long no majority of etcd has answered."""
 
     async def transfer_leader(self, node: int | None) -> TransferProblem | None:
         """Let a node lead, or any other than the one that does; returns why that is impossible."""

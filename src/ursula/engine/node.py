@@ -30,6 +30,7 @@ from ..cold.segment.reader import Segments
 from ..cold.state.generation_history import Lineage
 from ..cold.state.placement import group_of
 from ..config import ColdSettings, LogKind
+from ..histogram import Histogram
 from ..log.file import FileLog
 from ..log.interface import EntriesTrimmed, Log, LogDamaged, LogUnavailable
 from ..log.memory import MemoryLog
@@ -73,6 +74,7 @@ DECODING_THREADS = max(1, min(4, len(os.sched_getaffinity(0)) // 2))
 """The other cores are for the event loop and for clients: threads that share a core gain nothing."""
 
 TIDY_SECONDS_MAX = 1.0
+LOAD_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 T = TypeVar("T")
 
@@ -156,6 +158,8 @@ class Node:
         self._serving: list[asyncio.Task[None]] = []
         self._heart_task: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[Any] | None = None
+        self.load_seconds = Histogram(LOAD_SECONDS)
+        """How long it took to load the state of a group from the store, each time."""
         self.recovered = False  # whether every group has replayed its log
         self._began_at = time.monotonic()
         self._recovered_at: float | None = None
@@ -249,7 +253,9 @@ class Node:
     async def _open_group(self, number: int) -> None:
         """Open a group from the newest manifest and the log after it."""
         log = await self._open_log(number)
+        began_at = time.monotonic()
         loaded = await self._with_retries(lambda: load_protected(self.store, number, log))
+        self.load_seconds.add(time.monotonic() - began_at)
         start = log.first if loaded is None else loaded.manifest.position
         state = State(number) if loaded is None else loaded.state
         cold = ColdReads(state, self.store, self.segments, self.cache)
@@ -389,6 +395,11 @@ class Node:
             return self.groups[0 if self.group_count == 1 else group_of(bucket, self.group_count)]
         except IndexError:
             raise NotCurrent("the node is starting") from None
+
+    @property
+    def is_keeper(self) -> bool:
+        """Whether this node is the keeper."""
+        return self._role.is_held
 
     @property
     def progress(self) -> float:

@@ -14,10 +14,13 @@ from typing import Any
 import grpc
 from aetcd import rpc
 
+from ursula.histogram import Histogram
+
 CALL_SECONDS = 1.0
 LOOK_SECONDS = 1.0
 PAUSE_SECONDS = 0.02
 MESSAGE_BYTES_MAX = 64 << 20
+DURATIONS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -66,11 +69,27 @@ def connection_closed() -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, "the connection was closed")
 
 
+class CallCounts:
+    """What became of the calls to a member. Watches and the renewals of leases do not count."""
+
+    __slots__ = ("answered", "failed", "in_flight", "rejected", "seconds")
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.rejected = 0
+        """Answered with an error that says something about the request."""
+        self.failed = 0
+        """Not answered in time, or the connection failed."""
+        self.in_flight = 0
+        self.seconds = Histogram(DURATIONS)
+
+
 class EtcdEndpoint:
     """One member of the cluster, and the calls to it."""
 
     def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
         self.address = address
+        self.calls = CallCounts()
         if credentials is None:
             self.channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
         else:
@@ -90,12 +109,27 @@ class EtcdEndpoint:
 
     async def ask(self, method: Any, request: Any, seconds: float) -> Any:
         """Make one call; raises AioRpcError, also if the connection is closed meanwhile."""
+        calls, began_at = self.calls, time.perf_counter()
+        calls.in_flight += 1
         try:
-            return await method(request, timeout=seconds)
+            answer = await method(request, timeout=seconds)
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
+            calls.failed += 1
             raise connection_closed() from None
+        except grpc.aio.AioRpcError as error:
+            if error.code() in _UNREACHED:
+                calls.failed += 1
+            else:
+                calls.rejected += 1
+            raise
+        else:
+            calls.answered += 1
+            return answer
+        finally:
+            calls.in_flight -= 1
+            calls.seconds.add(time.perf_counter() - began_at)
 
 
 class EtcdClient:

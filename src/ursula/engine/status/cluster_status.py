@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ...histogram import Histogram
 from ..agreement import Sample
 
 
@@ -24,6 +25,26 @@ class NodeReport(msgspec.Struct, frozen=True):
     """Its clock, in microseconds since 1970."""
     samples: list[list[Sample]]
     """The newest samples of its running hashes, by group."""
+
+
+class RaftMember(msgspec.Struct, frozen=True):
+    """How far the etcd member of a node is."""
+
+    index: int
+    """The last entry of etcd's log that it has."""
+    applied_index: int
+    database_bytes: int
+
+
+class MemberCalls(NamedTuple):
+    """What became of this node's calls to an etcd member."""
+
+    address: str
+    answered: int
+    rejected: int
+    failed: int
+    in_flight: int
+    seconds: Histogram
 
 
 class TransferProblem(NamedTuple):

@@ -74,6 +74,7 @@ def _nodes(exchange: Exchange) -> list[dict[str, Any]]:
     if cluster is None:
         return []
     tails = [group.tail for group in node.statuses()]
+    members = cluster.raft_members
     return [
         {
             "node_id": report.node_id,
@@ -83,7 +84,7 @@ def _nodes(exchange: Exchange) -> list[dict[str, Any]]:
             "lag": max((tail - own for tail, own in zip(tails, report.positions, strict=False)), default=0),
             "leads": report.node_id == cluster.leader,
             "is_keeper": report.node_id == cluster.keeper,
-            "raft": cluster.raft_indexes(report.node_id),
+            "raft": members.get(report.node_id),
         }
         for report in sorted(cluster.nodes.values(), key=lambda report: report.node_id)
     ]

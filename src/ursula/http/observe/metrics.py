@@ -1,4 +1,4 @@
-"""The metrics of a node, as families of Prometheus. Those of the store are in `cold_metrics`.
+"""The metrics of a node, as families of Prometheus. `cold_metrics` and `cluster_metrics` have the others.
 
 Every component keeps its own counters as plain numbers; they become families when a scrape asks for them.
 A family that would be meaningless is omitted: a log in memory has no syncs.
@@ -49,7 +49,7 @@ def histogram_buckets(histogram: Histogram) -> list[tuple[str, float]]:
 
 
 def node_families(services: "Services", hot: HotTotals) -> Iterator[Metric]:
-    """All families of the node except those of the store, as of now."""
+    """The families of the node itself, as of now."""
     yield InfoMetricFamily(
         "ursula_build",
         "The version of the server.",
@@ -63,6 +63,11 @@ def node_families(services: "Services", hot: HotTotals) -> Iterator[Metric]:
     yield from _recovery(services)
     yield from _appends(statuses)
     yield from _logs(statuses)
+    yield gauge(
+        "ursula_keeper",
+        "1 while this node is the keeper, which flushes, merges and collects garbage.",
+        services.node.is_keeper,
+    )
     yield gauge("ursula_buckets", "Buckets.", sum(group.bucket_count for group in statuses))
     yield gauge(
         "ursula_streams",

@@ -9,6 +9,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from ..exchange import Exchange
+from .cluster_metrics import cluster_families
 from .cold_metrics import cold_families
 from .metrics import node_families
 
@@ -20,6 +21,8 @@ async def get_metrics(exchange: Exchange) -> None:
     services = exchange.services
     hot = await services.node.hot_totals()
     metrics = [*node_families(services, hot), *cold_families(services.node, hot)]
+    if services.cluster is not None:
+        metrics += cluster_families(services.cluster, services.node)
     exchange.reply(200, _HEADERS, await asyncio.to_thread(render, metrics))
 
 
