@@ -41,7 +41,7 @@ faults: .venv/test.stamp node .venv/etcd.stamp
 	URSULA_FAULT_ROUNDS=50 $(PYTEST) --timeout 1800 tests/faults tests/model/test_flush_model.py tests/model/test_log_model.py $(SPARK_FAULTS) $(ARGS)
 	URSULA_TEST_COLD=tiny URSULA_FAULT_ROUNDS=10 $(PYTEST) $(TINY) $(ARGS)
 
-bench: .venv/bench.stamp bench/node_modules/install.stamp
+bench: .venv/bench.stamp .venv/etcd.stamp bench/node_modules/install.stamp
 	@scripts/debian-packages wrk
 	.venv/bin/python -m bench $(ARGS)
 
@@ -69,7 +69,7 @@ clean:
 	@touch $@
 
 .venv/bench.stamp: .venv/install.stamp
-	$(PIP) -e '.[bench,spark]'
+	$(PIP) -e '.[bench,cluster,spark]'
 	@touch $@
 
 .venv/etcd.stamp: scripts/unpack-etcd | .venv/bin/python

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from .stampede import Content, Stampede
 SCRIPTS = Path(__file__).parent / "lua"
 WRK_THREADS = 1
 """One keeps ahead of every server here; a second would take processor time from them."""
+MESSAGE_BYTES = 256
 SPARE_SECONDS = 60
 SETUP_CONNECTIONS = 128
 SETUP_SECONDS_MAX = 120
@@ -61,14 +63,21 @@ def append_load(
     server: Server, streams: int, connections: int, seconds: float, prefix: str = "s"
 ) -> WrkResult:
     """Appends of 256 bytes to streams in turn."""
-    return wrk(server, "append", [server.path(prefix), str(streams)], connections, seconds)
+    arguments = [server.path(prefix), str(streams), str(MESSAGE_BYTES)]
+    return wrk(server, "append", arguments, connections, seconds)
 
 
 def paced_append_load(
-    server: Server, streams: int, rate: int, connections: int, seconds: float, prefix: str = "s"
+    server: Server,
+    streams: int,
+    rate: int,
+    connections: int,
+    seconds: float,
+    prefix: str = "s",
+    message_bytes: int = MESSAGE_BYTES,
 ) -> WrkResult:
     """The same, but no more than so many each second."""
-    arguments = [server.path(prefix), str(streams), str(rate)]
+    arguments = [server.path(prefix), str(streams), str(message_bytes), str(rate)]
     return wrk(server, "paced_append", arguments, connections, seconds)
 
 
@@ -121,16 +130,16 @@ class BootstrapResult(msgspec.Struct, frozen=True):
     latency_ms: Latency
 
 
-def multi_stream(server: Server, streams: int, seconds: float) -> MultiStreamResult:
-    """One writer per stream, each an idempotent producer, as fast as they can."""
-    output = _ursula_bench("multi-stream", server, seconds, "--streams", str(streams))
+def multi_stream(servers: Sequence[Server], streams: int, seconds: float) -> MultiStreamResult:
+    """One writer per stream, each an idempotent producer, as fast as they can, on these servers in turn."""
+    output = _ursula_bench("multi-stream", servers, seconds, "--streams", str(streams))
     return msgspec.json.decode(_last_object(output), type=MultiStreamResult)
 
 
 def fan_out(server: Server, stream: str, subscribers: int, rate: int, seconds: float) -> FanOutResult:
     """One writer and many SSE subscribers of one stream."""
     wanted = ("--stream", stream, "--subscribers", str(subscribers), "--writer-rate", str(rate))
-    output = _ursula_bench("fan-out", server, seconds, *wanted)
+    output = _ursula_bench("fan-out", [server], seconds, *wanted)
     return msgspec.json.decode(_last_object(output), type=FanOutResult)
 
 
@@ -160,10 +169,10 @@ def wrk_missing() -> str | None:
     return None if shutil.which("wrk") else "the program `wrk` is not on the PATH"
 
 
-def _ursula_bench(workload: str, server: Server, seconds: float, *arguments: str) -> str:
+def _ursula_bench(workload: str, servers: Sequence[Server], seconds: float, *arguments: str) -> str:
     whole_seconds = max(1, round(seconds))
-    command = [str(rust.find_load()), workload, "--target", server.url]
-    command += ["--api-style", server.kind.api_style, "--duration-secs", str(whole_seconds), *arguments]
+    command = [str(rust.find_load()), workload, "--target", ",".join(server.url for server in servers)]
+    command += ["--api-style", servers[0].kind.api_style, "--duration-secs", str(whole_seconds), *arguments]
     return _run(command, whole_seconds)
 
 

@@ -28,11 +28,20 @@ class Process:
         """Whether it is still running."""
         return self._child.poll() is None
 
+    @property
+    def children(self) -> list[int]:
+        """The processes that it has started, by id."""
+        tasks = Path(f"/proc/{self.pid}/task").glob("*/children")
+        return [int(child) for task in tasks for child in task.read_text().split()]
+
     def cpu_seconds(self) -> float:
-        """Processor time of all its threads so far, in the program and in the kernel."""
-        # The name in parentheses may hold spaces; what follows it may not.
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+        """Processor time of all its threads and its children so far, in the programs and in the kernel."""
+        ticks = 0
+        for pid in (self.pid, *self.children):
+            # The name in parentheses may hold spaces; what follows it may not.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / _TICKS_PER_SECOND
 
     def resident_bytes(self) -> int:
         """Memory that it holds now."""
@@ -47,6 +56,11 @@ class Process:
         """The last line that it wrote."""
         lines = self._output.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing"
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._child.kill()
+        self._child.wait()
 
     def stop(self) -> None:
         """End it: asked first, then made to."""

@@ -1,12 +1,15 @@
-"""Ursula in Rust: where its programs are, and its configuration as one durable node."""
+"""Ursula in Rust: where its programs are, and its configuration as one durable node or several."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+
+GROUPS_PER_CORE = 16
 
 _PROBE_SECONDS = 10
 
@@ -33,22 +36,35 @@ def version_of(program: str) -> str:
     return _output(program, "--version").strip() or "unknown version"
 
 
-def configuration(port: int, folder: Path) -> str:
-    """One node that syncs every write and never refuses one because too much of it is hot."""
-    address = f"127.0.0.1:{port}"
+def command(ports: Sequence[int], node: int, folder: Path) -> Sequence[str]:
+    """How a node is started that keeps its data in a new folder."""
+    folder.mkdir()
+    file = folder / "ursula.toml"
+    file.write_text(_configuration(ports, node, folder))
+    return (str(find_server()), "server", "--config", str(file))
+
+
+def _configuration(ports: Sequence[int], node: int, folder: Path) -> str:
+    """A node, by its number from 1, that syncs every write and never refuses one because too much is hot.
+
+    Several nodes have as many groups as a single one has by default.
+    """
+    peers = "".join(
+        f'[[raft.peers]]\nnode_id = {number}\nurl = "http://127.0.0.1:{port}"\n\n'
+        for number, port in enumerate(ports, 1)
+    )
+    groups = f"group_count = {GROUPS_PER_CORE * (os.cpu_count() or 1)}" if len(ports) > 1 else ""
     return f"""
 [server]
-listen = "{address}"
+listen = "127.0.0.1:{ports[node - 1]}"
 admin_listen = "127.0.0.1:0"
 cluster_id = "bench"
 
 [raft]
-node_id = 1
+node_id = {node}
+{groups}
 
-[[raft.peers]]
-node_id = 1
-url = "http://{address}"
-
+{peers}
 [raft.wal]
 path = {json.dumps(str(folder / "wal"))}
 fsync = "always"

@@ -92,15 +92,19 @@ def started(kind: Kind, folder: Path | None = None, start_seconds: float = START
     with scratch_folder() as own:
         port = _free_port()
         begun = time.perf_counter()
-        process = Process(kind.command(port, folder or own / "data"), own / "output", _environment(kind))
+        process = start_process(kind, port, folder or own / "data", own / "output")
         try:
-            _await_ready(kind, port, process, start_seconds)
+            await_ready(kind, port, process, start_seconds)
             server = Server(kind, port, process, time.perf_counter() - begun)
-            if kind.bucket is not None:
-                _create_bucket(server, kind.bucket)
+            create_bucket(server)
             yield server
         finally:
             process.stop()
+
+
+def start_process(kind: Kind, port: int, data: Path, output: Path) -> Process:
+    """Start a server without waiting until it is ready."""
+    return Process(kind.command(port, data), output, _environment(kind))
 
 
 def _environment(kind: Kind) -> dict[str, str]:
@@ -115,7 +119,8 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _await_ready(kind: Kind, port: int, process: Process, start_seconds: float) -> None:
+def await_ready(kind: Kind, port: int, process: Process, start_seconds: float) -> None:
+    """Wait until a server is ready, or raise Failed."""
     deadline = time.perf_counter() + start_seconds
     while time.perf_counter() < deadline:
         if not process.alive:
@@ -129,8 +134,11 @@ def _await_ready(kind: Kind, port: int, process: Process, start_seconds: float) 
     raise Failed(f"{kind.label} was not ready within {start_seconds:.0f} s: {process.last_words()}")
 
 
-def _create_bucket(server: Server, bucket: str) -> None:
-    status = _status(server.port, "PUT", f"/{bucket}")
+def create_bucket(server: Server) -> None:
+    """Create the bucket that the streams of this kind of server are in, if it has one."""
+    if server.kind.bucket is None:
+        return
+    status = _status(server.port, "PUT", f"/{server.kind.bucket}")
     if status not in (200, 201):
         raise Failed(f"{server.kind.label} answered {status} to the creation of a bucket")
 
@@ -164,10 +172,7 @@ def _reference_file(port: int, folder: Path) -> Sequence[str]:
 
 
 def _rust(port: int, folder: Path) -> Sequence[str]:
-    folder.mkdir()
-    file = folder / "ursula.toml"
-    file.write_text(rust.configuration(port, folder))
-    return (str(rust.find_server()), "server", "--config", str(file))
+    return rust.command([port], 1, folder)
 
 
 def _electric(port: int, folder: Path) -> Sequence[str]:

@@ -55,14 +55,24 @@ class _Subscriber(asyncio.Protocol):
 
 
 def measure_subscribers(
-    server: Server, prefix: str, streams: int, per_second: int, seconds: float
+    server: Server,
+    prefix: str,
+    streams: int,
+    per_second: int,
+    seconds: float,
+    writes_to: Server | None = None,
 ) -> Delivery:
-    """Follow every stream by SSE, append to them in turn, and see when each event arrives."""
+    """Follow every stream by SSE, append to them in turn, and see when each event arrives.
+
+    The appends may go to another node of the same cluster.
+    """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_measure(server, prefix, streams, per_second, seconds))
+        return runner.run(_measure(server, writes_to or server, prefix, streams, per_second, seconds))
 
 
-async def _measure(server: Server, prefix: str, streams: int, per_second: int, seconds: float) -> Delivery:
+async def _measure(
+    server: Server, writes_to: Server, prefix: str, streams: int, per_second: int, seconds: float
+) -> Delivery:
     loop = asyncio.get_running_loop()
     received: dict[int, float] = {}
     limit = asyncio.Semaphore(CONNECTING_MAX)
@@ -81,7 +91,7 @@ async def _measure(server: Server, prefix: str, streams: int, per_second: int, s
     transports = await asyncio.gather(*(subscribe(number) for number in range(streams)))
     sent: dict[int, float] = {}
     total = max(1, int(per_second * seconds))
-    opening = (asyncio.open_connection("127.0.0.1", server.port) for _ in range(WRITERS))
+    opening = (asyncio.open_connection("127.0.0.1", writes_to.port) for _ in range(WRITERS))
     writers = await asyncio.gather(*opening)
     begun = time.perf_counter()  # with all connections open: events that are late then come in one burst
 
@@ -89,7 +99,7 @@ async def _measure(server: Server, prefix: str, streams: int, per_second: int, s
         reader, writer = writers[first]
         for number in range(first, total, WRITERS):
             await asyncio.sleep(max(0.0, begun + number / per_second - time.perf_counter()))
-            path = server.path(f"{prefix}{number % streams}")
+            path = writes_to.path(f"{prefix}{number % streams}")
             body = MARK + f"{number:0{MARK_DIGITS}d}".encode()
             head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: text/plain\r\n"
             sent[number] = time.perf_counter()

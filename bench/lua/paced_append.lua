@@ -1,5 +1,5 @@
 -- wrk: what append.lua does, so many times a second by all connections together.
--- Arguments: PREFIX, STREAMS (see there), RATE (appends per second).
+-- Arguments: PREFIX, STREAMS, BYTES (see there), RATE (appends per second).
 
 require("append")
 
@@ -15,7 +15,7 @@ local now = ffi.new("struct moment")
 
 function init(args)
   begin(args)
-  interval = 1000 / tonumber(args[3])
+  interval = 1000 / tonumber(args[4])
 end
 
 local function milliseconds()

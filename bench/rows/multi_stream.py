@@ -24,7 +24,7 @@ def measure(plan: Plan) -> list[Row]:
             # On other streams: a second run on the same ones would send what its producers sent before.
             create_streams(server, STREAMS, "warm")
             append_load(server, STREAMS, WARM_UP_CONNECTIONS, WARM_UP_SECONDS, "warm")
-            result = multi_stream(server, STREAMS, plan.seconds)
+            result = multi_stream([server], STREAMS, plan.seconds)
             speed.add(kind.name, result.aggregate_ops_per_sec)
             p50.add(kind.name, result.latency_ms.p50_ms)
             p99.add(kind.name, result.latency_ms.p99_ms)
