@@ -4,7 +4,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,8 @@ START_SECONDS = 30.0
 class EtcdMember:
     """One member. Its process can be killed, frozen and started again."""
 
-    def __init__(self, number: int, peers: list[int], folder: Path) -> None:
+    def __init__(self, number: int, peers: list[int], folder: Path, flags: Sequence[str] = ()) -> None:
+        self._flags = flags
         self._client, self._peer = *free_ports(1), peers[number]
         self._folder = folder
         self._name = f"m{number}"
@@ -35,7 +36,7 @@ class EtcdMember:
             *("--listen-client-urls", client, "--advertise-client-urls", client),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
             *("--initial-cluster", self._cluster, "--max-request-bytes", str(16 << 20)),
-            *("--log-level", "error", "--pre-vote"),
+            *("--log-level", "error", "--pre-vote", *self._flags),
         ]
         with (self._folder / f"{self._name}.log").open("ab") as output:
             return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -60,13 +61,13 @@ class EtcdMember:
 
 
 @contextmanager
-def etcd_members(count: int, folder: Path) -> Iterator[list[EtcdMember]]:
-    """Running members of one cluster."""
+def etcd_members(count: int, folder: Path, flags: Sequence[str] = ()) -> Iterator[list[EtcdMember]]:
+    """Running members of one cluster, with further flags for etcd."""
     peers = free_ports(count)
     members: list[EtcdMember] = []
     try:
         for number in range(count):
-            members.append(EtcdMember(number, peers, folder))
+            members.append(EtcdMember(number, peers, folder, flags))
         for member in members:
             await_port(member._client)
         yield members

@@ -2,18 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack
 from itertools import count
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from aetcd import rpc
 from tests.log.etcd_members import EtcdMember, etcd_members
+from tests.log.etcd_nodes import BASE, Nodes, leader_of, payloads_of
 
-from ursula.etcd.client import EtcdClient, EtcdEndpoint, connection_closed
-from ursula.log.etcd.log import EtcdLog, EtcdLogs
+from ursula.etcd.client import EtcdEndpoint, connection_closed
+from ursula.log.etcd.log import EtcdLog
 from ursula.log.interface import (
-    GENERATION_SHIFT,
     AppendRefused,
     AppendRetryable,
     AppendUnknown,
@@ -24,9 +26,7 @@ from ursula.log.interface import (
 
 pytestmark = pytest.mark.anyio
 
-BASE = 1 << GENERATION_SHIFT
-
-_prefixes = count()
+QUOTA_BYTES = 4 << 20
 
 
 @pytest.fixture(scope="module")
@@ -46,38 +46,6 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[EtcdMembe
         yield members
 
 
-class Nodes:
-    """Nodes that share a log."""
-
-    def __init__(self, members: list[EtcdMember], stack: AsyncExitStack) -> None:
-        self._addresses = [member.address for member in members]
-        self._stack = stack
-        self._prefix = f"{next(_prefixes)}/"
-        self._numbers = count()
-
-    async def log(self, **settings: int) -> EtcdLog:
-        """The log as another node sees it."""
-        return await self._stack.enter_async_context(self._opened(settings))
-
-    @asynccontextmanager
-    async def _opened(self, settings: dict[str, int]) -> AsyncIterator[EtcdLog]:
-        client = EtcdClient(self._addresses)
-        name = f"node-{next(self._numbers)}"
-        logs = EtcdLogs(client, self._prefix, settings.pop("generation", 1), name, **settings)
-        running = asyncio.gather(logs.run(), logs.client.run())
-        await logs.create(1)
-        log = EtcdLog(logs, 0)
-        try:
-            yield log
-        finally:
-            await log.close()
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
-            await logs.close()
-            await logs.client.close()
-
-
 @pytest.fixture
 async def nodes(members: list[EtcdMember]) -> AsyncIterator[Nodes]:
     """Nodes on a log of their own."""
@@ -85,30 +53,18 @@ async def nodes(members: list[EtcdMember]) -> AsyncIterator[Nodes]:
         yield Nodes(members, stack)
 
 
-async def leader_of(log: EtcdLog) -> EtcdEndpoint:
-    """The leader's member, as soon as there is one."""
-    async with asyncio.timeout(30):
-        while (leader := await log._client.find_leader()) is None:
-            await asyncio.sleep(0.05)
-        return leader
-
-
 def member_at(members: list[EtcdMember], address: str) -> EtcdMember:
     return next(member for member in members if member.address == address)
-
-
-async def payloads_of(log: EtcdLog, total: int, after: int = BASE) -> list[bytes]:
-    entries = log.follow(after)
-    async with asyncio.timeout(30):
-        return [(await anext(entries)).payload for _ in range(total)]
 
 
 class LosesAnswers:
     """Calls of a member whose transactions arrive, and whose answers do not."""
 
-    def __init__(self, real: EtcdEndpoint, losses: int) -> None:
+    def __init__(self, real: EtcdEndpoint, losses: int = 0, *, forgets: bool = False) -> None:
+        """`forgets`: after a lost answer, its data is gone."""
         self._real = real
         self._losses = losses
+        self._forgets = forgets
         self.kv = self
         self.address, self.watch, self.lease = real.address, real.watch, real.lease
 
@@ -122,8 +78,18 @@ class LosesAnswers:
         answer = await self._real.kv.Txn(request, timeout=timeout)
         if self._losses:
             self._losses -= 1
+            if self._forgets:
+                await self._real.kv.DeleteRange(rpc.DeleteRangeRequest(key=b"\0", range_end=b"\0"))
             raise connection_closed()
         return answer
+
+
+class Fails(LosesAnswers):
+    """A member whose answers end in an error that nobody expects."""
+
+    async def Txn(self, request: rpc.TxnRequest, timeout: float) -> rpc.TxnResponse:
+        await self._real.kv.Txn(request, timeout=timeout)
+        raise ValueError("it is a test")
 
 
 async def test_an_entry_whose_answer_is_lost_is_written_once_and_found(nodes: Nodes) -> None:
@@ -173,12 +139,93 @@ async def test_a_proposer_that_etcd_has_forgotten_stops(nodes: Nodes) -> None:
         await log.append(b"four")
 
 
+async def test_an_etcd_without_the_log_leaves_the_outcome_unknown(nodes: Nodes) -> None:
+    """An earlier attempt may have been written to the etcd that was there before."""
+    log = await nodes.log()
+    leader = await leader_of(log)
+    log._client.current = LosesAnswers(leader, losses=1, forgets=True)  # type: ignore[assignment]
+    first, second = log.append(b"lost"), log.append(b"never sent")
+    with pytest.raises(AppendUnknown, match="has no log, and 0 transactions of this node"):
+        await first
+    with pytest.raises(AppendRetryable, match="not the etcd that it was"):
+        await second
+
+
+async def test_a_proposer_that_fails_gives_its_number_to_no_other_entry(nodes: Nodes) -> None:
+    log = await nodes.log()
+    log._client.current = Fails(await leader_of(log))  # type: ignore[assignment]
+    with pytest.raises(AppendUnknown, match="the log stopped"):
+        await log.append(b"one")
+    with pytest.raises(AppendRetryable, match="the log stopped"):
+        await log.append(b"two")
+    assert await log.tail() > BASE
+
+
+async def test_a_leader_whose_address_has_gone_is_not_used(nodes: Nodes, members: list[EtcdMember]) -> None:
+    log = await nodes.log()
+    client, leader = log._client, await leader_of(log)
+    finding = asyncio.create_task(client.find_leader())
+    await asyncio.sleep(0)
+    await client.set_addresses([member.address for member in members if member.address != leader.address])
+    assert await finding is None
+    assert client.current in client.endpoints
+    with pytest.raises(grpc.aio.AioRpcError, match="the connection was closed"):
+        await leader.ask(leader.kv.Range, rpc.RangeRequest(key=b"\0"), 1.0)
+
+
 async def test_an_entry_that_is_too_large_is_refused_for_certain(nodes: Nodes) -> None:
     log = await nodes.log()
     with pytest.raises(AppendRefused, match="too large"):
         await log.append(bytes(17 << 20))
     await log.append(b"small")
     assert await payloads_of(log, 1) == [b"small"]
+
+
+async def test_without_space_every_answer_is_true_and_after_a_defragmentation_the_log_goes_on(
+    tmp_path: Path,
+) -> None:
+    """etcd writes the transaction that exceeds its quota, and answers that it has no space."""
+    flags = ("--quota-backend-bytes", str(QUOTA_BYTES))
+    with etcd_members(1, tmp_path, flags) as members:
+        async with AsyncExitStack() as stack:
+            nodes = Nodes(members, stack)
+            logs = [await nodes.log(kept_bytes=0) for _ in range(5)]
+            leader = await leader_of(logs[0])
+            for number in range(5):
+                await leader.kv.Put(rpc.PutRequest(key=b"other/%d" % number, value=bytes(QUOTA_BYTES // 10)))
+            written: list[bytes] = []
+
+            async def fill(log: EtcdLog, name: int) -> None:
+                for number in count():
+                    payload = b"%d-%d " % (name, number) + bytes(20_000)
+                    await log.append(payload)
+                    written.append(payload)
+
+            async with asyncio.timeout(60):
+                filling = (fill(log, name) for name, log in enumerate(logs))
+                failures = await asyncio.gather(*filling, return_exceptions=True)
+            assert {type(failure) for failure in failures} == {AppendRetryable}
+            assert "database space exceeded" in str(failures[0])
+            with pytest.raises(LogUnavailable, match="database space exceeded"):
+                await logs[0].trim(await logs[0].tail())
+            status = await leader.status()
+            await leader.kv.DeleteRange(rpc.DeleteRangeRequest(key=b"other/", range_end=b"other0"))
+            await leader.kv.Compact(rpc.CompactionRequest(revision=status.header.revision + 1, physical=True))
+            await leader.maintenance.Defragment(rpc.DefragmentRequest())
+            disarm = rpc.AlarmRequest.AlarmAction.DEACTIVATE
+            member = status.header.member_id
+            await leader.maintenance.Alarm(
+                rpc.AlarmRequest(action=disarm, memberID=member, alarm=rpc.NOSPACE)
+            )
+            last = 0
+            for name, log in enumerate(logs):
+                written.append(b"%d again" % name)
+                last = await log.append(written[-1])
+            found = await payloads_of(logs[0], len(written))
+            assert sorted(found) == sorted(written)
+            assert await logs[0].tail() == last
+            await logs[0].trim(last)
+            assert logs[0].first == last
 
 
 async def test_a_follower_stops_when_an_entry_is_missing(nodes: Nodes) -> None:

@@ -19,6 +19,8 @@ from ursula.histogram import Histogram
 CALL_SECONDS = 1.0
 LOOK_SECONDS = 1.0
 PAUSE_SECONDS = 0.02
+REQUEST_BYTES_MAX = 16 << 20
+"""The largest request that a member accepts: every member is started with this limit."""
 MESSAGE_BYTES_MAX = 64 << 20
 DURATIONS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -118,6 +120,9 @@ class EtcdEndpoint:
                 raise
             calls.failed += 1
             raise connection_closed() from None
+        except grpc.aio.UsageError:  # it was closed before the call began
+            calls.failed += 1
+            raise connection_closed() from None
         except grpc.aio.AioRpcError as error:
             if error.code() in _UNREACHED:
                 calls.failed += 1
@@ -156,6 +161,8 @@ class EtcdClient:
         endpoints = tuple(self.endpoints)
         statuses = await asyncio.gather(*(endpoint.status() for endpoint in endpoints))
         for endpoint, status in zip(endpoints, statuses, strict=True):
+            if endpoint not in self.endpoints:
+                continue  # the addresses have changed meanwhile, and its connection is closed
             if status is not None and status.leader and status.leader == status.header.member_id:
                 self.current = endpoint
                 self.database_bytes = status.dbSizeInUse or status.dbSize

@@ -6,6 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...etcd.client import REQUEST_BYTES_MAX
 from ..failures import ClusterRefused
 
 Version = tuple[int, int, int]
@@ -23,7 +24,6 @@ _ADVICE = (
 )
 _ANSWER_SECONDS_MAX = 30.0
 
-REQUEST_BYTES_MAX = 16 << 20
 QUOTA_BYTES = 8 << 30
 SNAPSHOT_ENTRIES = 1000
 CATCH_UP_ENTRIES = 500

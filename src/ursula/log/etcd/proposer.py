@@ -16,7 +16,14 @@ from typing import NamedTuple
 import grpc
 from aetcd import rpc
 
-from ursula.etcd.client import CALL_SECONDS, PAUSE_SECONDS, EtcdClient
+from ursula.etcd.client import (
+    CALL_SECONDS,
+    PAUSE_SECONDS,
+    REQUEST_BYTES_MAX,
+    EtcdClient,
+    EtcdRefused,
+    EtcdUnavailable,
+)
 from ursula.log.etcd.keys import LogKeys
 from ursula.log.interface import (
     GENERATION_SHIFT,
@@ -28,6 +35,9 @@ from ursula.log.interface import (
 
 REQUEST_BYTES = 1024 * 1024
 """About how large a transaction may become; one entry always fits."""
+
+ENTRY_BYTES_MAX = REQUEST_BYTES_MAX - REQUEST_BYTES
+"""A larger entry is not sent: the rest of a request is for the keys, and for the entries of other groups."""
 
 DATABASE_BYTES_MAX = 4 << 30
 """With a larger database than this, nothing is written: at its own limit, twice as far, etcd cannot even be
@@ -71,6 +81,9 @@ class Proposer:
             future.set_exception(AppendRetryable("the log is closed"))
         elif self.problem is not None:
             future.set_exception(AppendRetryable(self.problem))
+        elif len(payload) > ENTRY_BYTES_MAX:
+            reason = f"an entry of {len(payload)} bytes is too large: etcd takes {ENTRY_BYTES_MAX}"
+            future.set_exception(AppendRefused(reason))
         elif self._client.database_bytes > DATABASE_BYTES_MAX:
             size = self._client.database_bytes >> 20
             future.set_exception(
@@ -98,11 +111,11 @@ class Proposer:
 
     async def _send_all(self) -> None:
         try:
-            while self._waiting:
+            while self._waiting and self.problem is None:
                 await self._send(self._take())
         finally:
             self._sending = None
-            _fail(self._waiting, AppendRetryable("the log is closed"))
+            _fail(self._waiting, AppendRetryable(self.problem or "the log is closed"))
             self._waiting.clear()
 
     def _take(self) -> list[_Waiting]:
@@ -123,9 +136,13 @@ class Proposer:
             position = await self._write(entries)
         except AppendFailed as failure:
             _fail(entries, failure)
-        except BaseException as error:
-            _fail(entries, AppendUnknown(f"the log stopped: {error!r}"))
+        except asyncio.CancelledError:
+            _fail(entries, AppendUnknown("the log is closed"))
             raise
+        except Exception as error:
+            self.problem = f"the log stopped: {error!r}"  # the number must not be given to other entries
+            logger.exception("the log stopped")
+            _fail(entries, AppendUnknown(self.problem))
         else:
             for entry in entries:
                 if not entry.future.done():
@@ -147,6 +164,12 @@ class Proposer:
                 answer = await member.ask(member.kv.Txn, request, CALL_SECONDS)
             except grpc.aio.AioRpcError as error:
                 rejection = _rejection(error)
+                if _is_full(error):
+                    own = await self._read_own()
+                    if own is not None and own.version == number:
+                        return self._note_written(number, own.mod_revision)
+                    if own is None:
+                        rejection = None
                 if rejection is not None and not may_be_written:
                     raise rejection from None
                 may_be_written = may_be_written or rejection is None
@@ -156,27 +179,39 @@ class Proposer:
                 continue
             self._client.note_answer()
             if answer.succeeded:
-                self._written = number
-                return self._base + int(answer.header.revision)
+                return self._note_written(number, answer.header.revision)
             return self._read_rejected(number, answer)
+
+    def _note_written(self, number: int, revision: int) -> int:
+        self._written = number
+        return self._base + revision
+
+    async def _read_own(self) -> rpc.KeyValue | None:
+        """The proposer's key as of now, with version 0 if it has none yet; None if nobody answers."""
+        request = rpc.RangeRequest(key=self._own_key, keys_only=True)
+        try:
+            answer = await self._client.call(lambda member: member.kv.Range, request, CALL_SECONDS)
+        except (EtcdUnavailable, EtcdRefused):
+            return None
+        return answer.kvs[0] if answer.kvs else rpc.KeyValue()
 
     def _read_rejected(self, number: int, answer: rpc.TxnResponse) -> int:
         """What it means that the conditions of a transaction did not hold."""
         generations, own = (response.response_range.kvs for response in answer.responses)
         version = own[0].version if own else 0
         if version == number:  # an earlier attempt was written
-            self._written = number
-            return self._base + int(own[0].mod_revision)
-        found = generations[0].value.decode() if generations else "none"
-        if found.encode() != self._generation:
+            return self._note_written(number, own[0].mod_revision)
+        if version == number - 1 and generations:
+            found = generations[0].value.decode()
             self.problem = (
                 f"the log is in generation {found}, and this node in {self._generation.decode()}: "
                 "the data was restored elsewhere. Stop this node"
             )
             raise AppendRetryable(self.problem)  # a late attempt has no effect either
         self.problem = (
-            f"etcd has {version} transactions of this node, and should have {number - 1} or {number}: "
-            "it is not the etcd that it was. Stop this node, and see docs/troubleshooting.md"
+            f"etcd has {version if generations else 'no log, and 0'} transactions of this node, and should "
+            f"have {number - 1} or {number}: it is not the etcd that it was. Stop this node, and see "
+            "docs/troubleshooting.md"
         )
         logger.critical("%s", self.problem)
         raise AppendUnknown(self.problem)
@@ -207,8 +242,13 @@ class Proposer:
         )
 
 
+def _is_full(error: grpc.aio.AioRpcError) -> bool:
+    """Whether etcd has no space left. It writes the transaction that exceeds its quota, and still says so."""
+    return "database space exceeded" in (error.details() or "")
+
+
 def _rejection(error: grpc.aio.AioRpcError) -> AppendFailed | None:
-    """The failure of a transaction that was certainly not written; None if it may have been."""
+    """The failure of a transaction that was not written, unless `_is_full`; None if it may have been."""
     code, details = error.code(), error.details() or ""
     if "too large" in details or "larger than max" in details:
         return AppendRefused(f"etcd rejects an entry that is too large: {details}")
