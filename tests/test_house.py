@@ -43,7 +43,7 @@ ALLOWED = {
     "model": {"ursula.model", "ursula.ranges"},
     "log": {"ursula.log", "ursula.etcd", "ursula.crc", "ursula.histogram", "ursula.positions"},
     "log/etcd": {"ursula.log", "ursula.etcd"},
-    "etcd": {"ursula.etcd"},
+    "etcd": {"ursula.etcd", "ursula.histogram"},
     "cold": {"ursula.cold", "ursula.crc", "ursula.positions", "ursula.ranges"},
     "engine": {
         "ursula.engine",
