@@ -28,7 +28,7 @@ serve: .venv/install.stamp
 	@.venv/bin/ursula serve $(ARGS)
 
 test: lint node .venv/etcd.stamp
-	@scripts/debian-packages util-linux chromium
+	@scripts/debian-packages util-linux iproute2 chromium
 	$(PYTEST) $(ARGS)
 
 lint: .venv/test.stamp
@@ -37,7 +37,7 @@ lint: .venv/test.stamp
 	.venv/bin/mypy
 
 faults: .venv/test.stamp node .venv/etcd.stamp
-	@scripts/debian-packages util-linux chromium
+	@scripts/debian-packages util-linux iproute2 chromium
 	URSULA_FAULT_ROUNDS=50 $(PYTEST) --timeout 1800 tests/faults tests/model/test_flush_model.py tests/model/test_log_model.py $(SPARK_FAULTS) $(ARGS)
 	URSULA_TEST_COLD=tiny URSULA_FAULT_ROUNDS=10 $(PYTEST) $(TINY) $(ARGS)
 

@@ -18,6 +18,7 @@ from tests.server import Server
 StartServer = Callable[..., Server]
 
 LONG_FILES = (
+    "faults/cluster/test_cluster.py",
     "conformance/test_conformance.py",
     "faults/test_large_bodies.py",
     "pipeline/test_driver_killed.py",

@@ -278,7 +278,8 @@ def test_a_folder_of_a_single_node_does_not_become_one_of_a_cluster(
     nodes: list[ClusterNode], tmp_path: Path
 ) -> None:
     (tmp_path / "data" / "log").mkdir(parents=True)
-    lonely = ClusterNode(1, [node.port for node in nodes], tmp_path, {})
+    addresses = [f"{node.host}:{node.port}" for node in nodes]
+    lonely = ClusterNode(1, addresses, tmp_path, {"cold.shared_fs": "true", "cold.root": str(tmp_path)})
     lonely._command[lonely._command.index("--data-dir") + 1] = str(tmp_path / "data")
     finished = subprocess.run(lonely._command, env=lonely._environment, capture_output=True, text=True)
     assert finished.returncode == 1

@@ -5,35 +5,56 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 import httpx
 from tests.etcd import etcd_path
 from tests.server import Server
 
 READY_SECONDS_MAX = 120.0
+LINES_SHOWN = 40
 
 
 class ClusterNode(Server):
-    """A node of a cluster. Unlike a single server, it always listens on the same port."""
+    """A node of a cluster. Unlike a single server, it always listens at the same address."""
 
-    def __init__(self, number: int, ports: list[int], folder: Path, settings: dict[str, str]) -> None:
+    def __init__(
+        self,
+        number: int,
+        addresses: Sequence[str],
+        folder: Path,
+        settings: dict[str, str],
+        *,
+        prefix: tuple[str, ...] = (),
+        movable_clock: bool = False,
+    ) -> None:
+        """`addresses` are those of all nodes, as host:port, in the order of their numbers."""
         self.number = number
-        routes = [f"127.0.0.1:{port}" for place, port in enumerate(ports, 1) if place != number]
-        self.given = {
-            "server.node_id": str(number),
-            "cluster.name": "test",
-            "cluster.routes": ",".join(routes),
-            "cluster.etcd_path": etcd_path(),
-            "cold.shared_fs": "true",
-            "cold.root": str(folder / "store"),
-            **settings,
-        }
+        own = addresses[number - 1]
+        disk = folder / f"node-{number}"
+        disk.mkdir(exist_ok=True)
         super().__init__(
-            folder / f"node-{number}", settings=self.given, listen=f"127.0.0.1:{ports[number - 1]}"
+            disk / "data",
+            settings={
+                "server.node_id": str(number),
+                "cluster.name": "test",
+                "cluster.routes": ",".join(address for address in addresses if address != own),
+                "cluster.etcd_path": etcd_path(),
+                **settings,
+            },
+            listen=own,
+            prefix=prefix,
+            movable_clock=movable_clock,
         )
+        self.earlier_lines: list[str] = []
+
+    def start(self, ready: bool = True) -> Self:
+        """Start it as any server; what it logged before stays known."""
+        self.earlier_lines += self.lines
+        return super().start(ready)
 
     def wipe(self) -> None:
         """Lose the disk."""
@@ -55,8 +76,8 @@ class ClusterNode(Server):
                 answer = httpx.get(f"{self.url}/readyz/cluster", timeout=5)
                 if answer.status_code == 200:
                     return
-            assert self.process.poll() is None, "\n".join(self.lines)
-            assert time.monotonic() < give_up_at, "\n".join(self.lines[-20:])
+            assert self.process.poll() is None, f"node {self.number} has ended"
+            assert time.monotonic() < give_up_at, f"node {self.number} is not ready"
             time.sleep(0.05)
 
 
@@ -71,14 +92,27 @@ def three_nodes(folder: Path, **settings: str) -> Iterator[list[ClusterNode]]:
 def cluster_of(count: int, folder: Path, **settings: str) -> Iterator[list[ClusterNode]]:
     """As many nodes of one cluster, all of them voters."""
     named = {name.replace("__", "."): value for name, value in settings.items()}
-    ports = free_blocks(count)
-    nodes = [ClusterNode(number, ports, folder, named) for number in range(1, count + 1)]
+    named = {"cold.shared_fs": "true", "cold.root": str(folder / "store"), **named}
+    addresses = [f"127.0.0.1:{port}" for port in free_blocks(count)]
+    nodes = [ClusterNode(number, addresses, folder, named) for number in range(1, count + 1)]
+    with running(nodes):
+        yield nodes
+
+
+@contextmanager
+def running(nodes: Sequence[ClusterNode]) -> Iterator[None]:
+    """Run all nodes of a cluster, from when all vote. After a failure, what they logged last is shown."""
     try:
         for node in nodes:
             node.start(ready=False)
         for node in nodes:
             node.wait_until_in_cluster()
-        yield nodes
+        yield
+    except BaseException:
+        for node in nodes:
+            last = [*node.earlier_lines, *node.lines][-LINES_SHOWN:]
+            print(f"node {node.number} logged last:", *last, sep="\n    ", flush=True)
+        raise
     finally:
         for node in nodes:
             node.kill()

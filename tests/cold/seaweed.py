@@ -23,8 +23,9 @@ _SERVES = ("s3", "master", "volume", "filer")
 class Seaweed:
     """SeaweedFS on free ports and one folder; it may be stopped and started again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
         self.folder = folder
+        self._host = host
         listeners = [(name, kind) for name in _SERVES for kind in ("", ".grpc")]
         self._ports = dict(zip(listeners, _free(len(listeners)), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
@@ -35,7 +36,7 @@ class Seaweed:
     @property
     def endpoint(self) -> str:
         """Where S3 is."""
-        return f"http://127.0.0.1:{self._ports['s3', '']}"
+        return f"http://{self._host}:{self._ports['s3', '']}"
 
     def start(self) -> None:
         """Start it, and wait until it takes objects."""
@@ -49,8 +50,8 @@ class Seaweed:
                     "-logtostderr=true",
                     "server",
                     f"-dir={data}",
-                    "-ip=127.0.0.1",
-                    "-ip.bind=127.0.0.1",
+                    f"-ip={self._host}",
+                    f"-ip.bind={self._host}",
                     "-master.telemetry=false",
                     "-master.volumeSizeLimitMB=64",
                     "-master.electionTimeout=1s",
@@ -81,10 +82,16 @@ class Seaweed:
 
     def change_secret(self, secret: str) -> None:
         """Accept only this secret from now on. The server keeps running, and takes a moment to change."""
+        process = self.process
+        self._write_config(secret)
+        process.send_signal(signal.SIGHUP)
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        """The running process."""
         if self._process is None:
             raise RuntimeError("SeaweedFS is not running")
-        self._write_config(secret)
-        self._process.send_signal(signal.SIGHUP)
+        return self._process
 
     def stop(self) -> None:
         """Stop it; what it holds stays."""
@@ -109,7 +116,7 @@ class Seaweed:
 
     @property
     def _filer(self) -> str:
-        return f"http://127.0.0.1:{self._ports['filer', '']}"
+        return f"http://{self._host}:{self._ports['filer', '']}"
 
     def _write_config(self, secret: str) -> None:
         identity = {
