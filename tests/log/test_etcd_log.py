@@ -26,7 +26,7 @@ from ursula.log.interface import (
 
 pytestmark = pytest.mark.anyio
 
-QUOTA_BYTES = 4 << 20
+QUOTA_BYTES = 16 << 20
 
 
 @pytest.fixture(scope="module")
@@ -191,13 +191,13 @@ async def test_without_space_every_answer_is_true_and_after_a_defragmentation_th
             nodes = Nodes(members, stack)
             logs = [await nodes.log(kept_bytes=0) for _ in range(5)]
             leader = await leader_of(logs[0])
-            for number in range(5):
-                await leader.kv.Put(rpc.PutRequest(key=b"other/%d" % number, value=bytes(QUOTA_BYTES // 10)))
+            for number in range(8):
+                await leader.kv.Put(rpc.PutRequest(key=b"other/%d" % number, value=bytes(QUOTA_BYTES // 16)))
             written: list[bytes] = []
 
             async def fill(log: EtcdLog, name: int) -> None:
                 for number in count():
-                    payload = b"%d-%d " % (name, number) + bytes(20_000)
+                    payload = b"%d-%d " % (name, number) + bytes(40_000)
                     await log.append(payload)
                     written.append(payload)
 
@@ -206,17 +206,21 @@ async def test_without_space_every_answer_is_true_and_after_a_defragmentation_th
                 failures = await asyncio.gather(*filling, return_exceptions=True)
             assert {type(failure) for failure in failures} == {AppendRetryable}
             assert "database space exceeded" in str(failures[0])
+            async with asyncio.timeout(60):
+                while not (await leader.status()).errors:  # the alarm is raised a little later
+                    await asyncio.sleep(0.02)
             with pytest.raises(LogUnavailable, match="database space exceeded"):
                 await logs[0].trim(await logs[0].tail())
-            status = await leader.status()
-            await leader.kv.DeleteRange(rpc.DeleteRangeRequest(key=b"other/", range_end=b"other0"))
-            await leader.kv.Compact(rpc.CompactionRequest(revision=status.header.revision + 1, physical=True))
+            deleting = rpc.DeleteRangeRequest(key=b"other/", range_end=b"other0")
+            revision = (await leader.kv.DeleteRange(deleting)).header.revision
+            await leader.kv.Compact(rpc.CompactionRequest(revision=revision, physical=True))
             await leader.maintenance.Defragment(rpc.DefragmentRequest())
-            disarm = rpc.AlarmRequest.AlarmAction.DEACTIVATE
-            member = status.header.member_id
-            await leader.maintenance.Alarm(
-                rpc.AlarmRequest(action=disarm, memberID=member, alarm=rpc.NOSPACE)
+            disarm = rpc.AlarmRequest(
+                action=rpc.AlarmRequest.AlarmAction.DEACTIVATE,
+                memberID=(await leader.status()).header.member_id,
+                alarm=rpc.NOSPACE,
             )
+            await leader.maintenance.Alarm(disarm)
             last = 0
             for name, log in enumerate(logs):
                 written.append(b"%d again" % name)
