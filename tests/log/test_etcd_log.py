@@ -67,6 +67,7 @@ class LosesAnswers:
         self._forgets = forgets
         self.kv = self
         self.address, self.watch, self.lease = real.address, real.watch, real.lease
+        self.channel, self.status = real.channel, real.status
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._real.kv, name)
@@ -82,6 +83,19 @@ class LosesAnswers:
                 await self._real.kv.DeleteRange(rpc.DeleteRangeRequest(key=b"\0", range_end=b"\0"))
             raise connection_closed()
         return answer
+
+
+class SlowLink(LosesAnswers):
+    """A member from which only a few values arrive in time."""
+
+    def __init__(self, real: EtcdEndpoint, values_max: int) -> None:
+        super().__init__(real)
+        self._values_max = values_max
+
+    async def Txn(self, request: rpc.TxnRequest, timeout: float) -> rpc.TxnResponse:
+        if len(request.success) > self._values_max:
+            raise connection_closed()
+        return await self._real.kv.Txn(request, timeout=timeout)
 
 
 class Fails(LosesAnswers):
@@ -279,6 +293,47 @@ async def test_a_node_that_stays_behind_reads_compacted_entries_by_their_keys(no
     assert found == [b"%d" % number for number in range(1, total)]
     await log.append(b"live")
     assert (await anext(behind)).payload == b"live"
+
+
+async def test_a_log_with_more_entries_than_are_listed_at_once_is_read_and_trimmed(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ursula.log.etcd.listing.KEYS_AT_ONCE", 4)
+    logs = [await nodes.log(kept_bytes=0) for _ in range(3)]
+    positions = [await logs[number % 3].append(b"%d" % number) for number in range(30)]
+    await logs[0]._logs.compact((await (await leader_of(logs[0])).status()).header.revision)
+    assert await payloads_of(logs[1], 30) == [b"%d" % number for number in range(30)]
+    await logs[0].trim(positions[19])
+    keys = logs[0]._keys
+    request = rpc.RangeRequest(key=keys.entries, range_end=keys.entries_end)
+    left = (await (await leader_of(logs[0])).kv.Range(request)).kvs
+    assert sorted(int(entry.value) for entry in left) == list(range(20, 30))
+    assert await payloads_of(logs[2], 10, positions[19]) == [b"%d" % number for number in range(20, 30)]
+
+
+async def test_values_that_do_not_arrive_in_time_are_read_in_smaller_parts(nodes: Nodes) -> None:
+    log, reader = await nodes.log(), await nodes.log()
+    for number in range(20):
+        await log.append(b"%d" % number)
+    await log._logs.compact((await (await leader_of(log)).status()).header.revision)
+    slow = [SlowLink(endpoint, values_max=3) for endpoint in reader._client.endpoints]
+    reader._client.endpoints = slow  # type: ignore[assignment]
+    reader._client.current = slow[0]  # type: ignore[assignment]
+    assert await payloads_of(reader, 20) == [b"%d" % number for number in range(20)]
+
+
+async def test_a_follower_that_is_not_read_is_not_silent(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer, reader = await nodes.log(), await nodes.log()
+    entries = reader.follow(BASE, 0)
+    await writer.append(b"0")
+    assert (await anext(entries)).payload == b"0"
+    for number in range(1, 6):
+        await writer.append(b"%d" % number)
+        await asyncio.sleep(0.4)
+    assert "is silent" not in caplog.text
+    assert [(await anext(entries)).payload for _ in range(5)] == [b"%d" % number for number in range(1, 6)]
 
 
 async def test_trimming_waits_for_a_node_that_needs_entries_unless_the_log_is_long(nodes: Nodes) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import grpc
@@ -22,12 +23,13 @@ from ursula.etcd.client import (
     is_being_cancelled,
 )
 from ursula.log.etcd.keys import GroupKeys
+from ursula.log.etcd.listing import list_entries
 from ursula.log.interface import COUNTER_MASK, EntriesTrimmed, Entry, LogDamaged
 
-KEYS_AT_ONCE = 64
-"""How many values are read at a time: an entry has about 128 KiB at the most."""
+VALUES_AT_ONCE = 64
+"""How many values are read at a time, of about 128 KiB; fewer are, if they do not arrive in time."""
 
-READ_SECONDS = 10.0
+READ_SECONDS = 2.0
 
 _WITH_LEADER = (("hasleader", "true"),)
 
@@ -56,8 +58,10 @@ class EtcdFollower:
         self._ready: deque[Entry] = deque()
         self._unread: deque[Any] = deque()  # keys of entries whose values are to be read
         self._unread_revision = 0
+        self._values_at_once = VALUES_AT_ONCE
         self._watch: Any = None
         self._incomplete: Any = None  # an entry whose head has not arrived yet
+        self._is_watching = False
         self._silent_at, self._silent_since = self.position, time.monotonic()
         self._is_ended = False
         self.member = client.current
@@ -79,14 +83,15 @@ class EtcdFollower:
         return self._watch is not None and self.member is not self._client.current
 
     def is_silent(self, tail: int, seconds: float) -> bool:
-        """Whether it has received nothing for a while although the log goes on to `tail`."""
+        """Whether it has waited for the watch for a while, in vain, although the log goes on to `tail`."""
         now = time.monotonic()
-        if self.position >= tail or self.position != self._silent_at:
+        if not self._is_watching or self.position >= tail or self.position != self._silent_at:
             self._silent_at, self._silent_since = self.position, now
         return now - self._silent_since >= seconds
 
     def restart(self) -> None:
-        """Follow from the same position again, perhaps another member."""
+        """Follow from the same position again, perhaps another member, which is given time to answer."""
+        self._silent_since = time.monotonic()
         if self._watch is not None:
             self._watch.cancel()
 
@@ -139,7 +144,11 @@ class EtcdFollower:
 
     async def _read_watch(self) -> None:
         """Take the next events. An entry is complete with the head, which is written with it."""
-        answer = await self._watch.read()
+        self._is_watching = True
+        try:
+            answer = await self._watch.read()
+        finally:
+            self._is_watching = False
         if answer is grpc.aio.EOF or answer.canceled:
             is_compacted = answer is not grpc.aio.EOF and answer.compact_revision
             self._drop_watch()
@@ -157,30 +166,21 @@ class EtcdFollower:
     # The keys
 
     async def _find_unread(self) -> None:
-        """Find the entries after the position at one revision. Their values follow, some at a time.
-
-        Together they may be too large for one answer, and for pages in their order etcd would have to sort
-        all of them again for each page.
-        """
-        keys, op = self._keys, rpc.RequestOp
-        entries = rpc.RangeRequest(
-            key=keys.entries,
-            range_end=keys.entries_end,
-            keys_only=True,
-            min_mod_revision=(self.position & COUNTER_MASK) + 1,
-        )
+        """Find the entries after the position at one revision. Their values follow, some at a time."""
+        keys, op, after = self._keys, rpc.RequestOp, self.position & COUNTER_MASK
         request = rpc.TxnRequest(
             success=[
                 op(request_range=rpc.RangeRequest(key=keys.trimmed)),
                 op(request_range=rpc.RangeRequest(key=keys.head, keys_only=True)),
-                op(request_range=entries),
             ]
         )
         answer = await self._client.call(lambda member: member.kv.Txn, request, READ_SECONDS)
-        trimmed, head, found = (response.response_range.kvs for response in answer.responses)
+        trimmed, head = (response.response_range.kvs for response in answer.responses)
         first = int(trimmed[0].value) if trimmed else self._base
         if self.position < first:
             raise EntriesTrimmed(self.position, first)
+        pages = list_entries(self._client, keys, answer.header.revision)
+        found = [entry async for page in pages for entry in page if entry.mod_revision > after]
         count = (head[0].version if head else 0) - len(found)
         if self._count not in (None, count):
             raise self._damaged(count)
@@ -191,10 +191,15 @@ class EtcdFollower:
             self.position = max(self.position, self._base + answer.header.revision)
 
     async def _read_values(self) -> None:
-        part = [self._unread[place] for place in range(min(KEYS_AT_ONCE, len(self._unread)))]
+        part = islice(self._unread, self._values_at_once)
         ranges = [rpc.RangeRequest(key=entry.key, revision=self._unread_revision) for entry in part]
         request = rpc.TxnRequest(success=[rpc.RequestOp(request_range=one) for one in ranges])
-        answer = await self._client.call(lambda member: member.kv.Txn, request, READ_SECONDS)
+        try:
+            answer = await self._client.call(lambda member: member.kv.Txn, request, READ_SECONDS)
+        except EtcdUnavailable:
+            self._values_at_once = max(1, self._values_at_once // 2)
+            raise
+        self._values_at_once = min(VALUES_AT_ONCE, self._values_at_once * 2)
         for response in answer.responses:
             found = response.response_range.kvs[0]
             self._take((self._count or 0) + 1, found, found.mod_revision)

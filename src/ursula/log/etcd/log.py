@@ -17,6 +17,7 @@ from ursula.etcd.client import EtcdClient, EtcdRefused, EtcdUnavailable
 from ursula.etcd.lease import Lease
 from ursula.log.etcd.follower import EtcdFollower
 from ursula.log.etcd.keys import LogKeys, encode_position, proposer_of
+from ursula.log.etcd.listing import list_entries
 from ursula.log.etcd.proposer import Proposer
 from ursula.log.interface import (
     COUNTER_MASK,
@@ -231,9 +232,11 @@ class EtcdLog:
             return
         if not await self._move_trimmed(upto):
             return  # another node has trimmed further
-        for proposer, last in (await self._last_keys(upto)).items():
-            request = rpc.DeleteRangeRequest(key=proposer, range_end=last + b"\0")
-            await self._call_kv("DeleteRange", request)
+        try:
+            async for page in list_entries(self._client, self._keys):
+                await self._delete(page, upto & COUNTER_MASK)
+        except (EtcdUnavailable, EtcdRefused) as error:
+            raise LogUnavailable(str(error)) from None
         await self._logs.compact(upto & COUNTER_MASK)
 
     async def close(self) -> None:
@@ -254,8 +257,10 @@ class EtcdLog:
             upto = min(upto, self._kept_after())
         if self._size_bytes <= self._logs.log_bytes_max:
             request = rpc.RangeRequest(key=self._keys.needs, range_end=self._keys.needs_end)
-            answer = await self._call_kv("Range", request)
-            upto = min(upto, *(int(need.value) for need in answer.kvs), upto)
+            operation = rpc.RequestOp(request_range=request)
+            answer = await self._logs._call(rpc.TxnRequest(success=[operation]))
+            needs = answer.responses[0].response_range.kvs
+            upto = min(upto, *(int(need.value) for need in needs), upto)
         return upto
 
     def _kept_after(self) -> int:
@@ -283,20 +288,12 @@ class EtcdLog:
         self._set_first(upto)
         return True
 
-    async def _last_keys(self, upto: int) -> dict[bytes, bytes]:
-        """By proposer, the last entry at or below a position: the numbers of a proposer are in order."""
-        request = rpc.RangeRequest(
-            key=self._keys.entries,
-            range_end=self._keys.entries_end,
-            keys_only=True,
-            max_mod_revision=upto & COUNTER_MASK,
-        )
-        answer = await self._call_kv("Range", request)
-        last: dict[bytes, bytes] = {}
-        for entry in answer.kvs:
-            proposer = proposer_of(entry.key)
-            last[proposer] = max(entry.key, last.get(proposer, b""))
-        return last
+    async def _delete(self, page: list[rpc.KeyValue], revision: int) -> None:
+        """Delete the entries of a page up to a revision: the keys of a proposer are in their order."""
+        last = {proposer_of(entry.key): entry.key for entry in page if entry.mod_revision <= revision}
+        for proposer, key in last.items():
+            request = rpc.DeleteRangeRequest(key=proposer, range_end=key + b"\0")
+            await self._client.call(lambda member: member.kv.DeleteRange, request, CALL_SECONDS_MAX)
 
     def _note_first(self, trimmed: list[rpc.KeyValue]) -> None:
         if not trimmed:
@@ -308,12 +305,6 @@ class EtcdLog:
         self._first = max(self._first, first)
         while self._sizes and self._sizes[0][0] <= self._first:
             self._size_bytes -= self._sizes.popleft()[1]
-
-    async def _call_kv(self, name: str, request: object) -> rpc.RangeResponse:
-        try:
-            return await self._client.call(lambda member: getattr(member.kv, name), request, CALL_SECONDS_MAX)
-        except (EtcdUnavailable, EtcdRefused) as error:
-            raise LogUnavailable(str(error)) from None
 
     # A watch that is silent
 
