@@ -60,11 +60,20 @@ def member_at(members: list[EtcdMember], address: str) -> EtcdMember:
 class LosesAnswers:
     """Calls of a member whose transactions arrive, and whose answers do not."""
 
-    def __init__(self, real: EtcdEndpoint, losses: int = 0, *, forgets: bool = False) -> None:
-        """`forgets`: after a lost answer, its data is gone."""
+    def __init__(
+        self,
+        real: EtcdEndpoint,
+        losses: int = 0,
+        *,
+        forgets: bool = False,
+        rejects: bool = False,
+        only_writes: bool = False,
+    ) -> None:
+        """After a lost answer, it `forgets` all data, or `rejects` what it is asked next."""
         self._real = real
         self._losses = losses
-        self._forgets = forgets
+        self._forgets, self._rejects, self._only_writes = forgets, rejects, only_writes
+        self.lost = 0
         self.kv = self
         self.address, self.watch, self.lease = real.address, real.watch, real.lease
         self.channel, self.status = real.channel, real.status
@@ -76,9 +85,14 @@ class LosesAnswers:
         return await method(request, timeout=seconds)
 
     async def Txn(self, request: rpc.TxnRequest, timeout: float) -> rpc.TxnResponse:
+        if self._rejects and self.lost:
+            self._rejects = False
+            nothing = grpc.aio.Metadata()
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
+            raise grpc.aio.AioRpcError(code, nothing, nothing, "etcdserver: too many requests")
         answer = await self._real.kv.Txn(request, timeout=timeout)
-        if self._losses:
-            self._losses -= 1
+        if self.lost < self._losses and (request.compare or not self._only_writes):
+            self.lost += 1
             if self._forgets:
                 await self._real.kv.DeleteRange(rpc.DeleteRangeRequest(key=b"\0", range_end=b"\0"))
             raise connection_closed()
@@ -116,6 +130,48 @@ async def test_an_entry_whose_answer_is_lost_is_written_once_and_found(nodes: No
     assert await anext(entries) == (position, b"one")
     assert await anext(entries) == (following, b"two")
     assert await log.tail() == following
+
+
+async def test_a_rejection_after_an_unknown_outcome_is_not_taken_for_not_written(nodes: Nodes) -> None:
+    log = await nodes.log()
+    leader = await leader_of(log)
+    busy = LosesAnswers(leader, losses=1, rejects=True)
+    log._client.endpoints.insert(0, busy)  # type: ignore[arg-type]
+    log._client.current = busy  # type: ignore[assignment]
+    position = await log.append(b"one")
+    assert await anext(log.follow(BASE)) == (position, b"one")
+
+
+async def test_after_a_failure_the_next_member_is_asked(nodes: Nodes) -> None:
+    log = await nodes.log()
+    lost = LosesAnswers(await leader_of(log), losses=100)
+    log._client.current = lost  # type: ignore[assignment]
+    await log.append(b"one")
+    assert lost.lost == 1
+
+
+async def test_writes_are_held_back_long_before_etcd_has_no_space(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await nodes.log()
+    await leader_of(log)
+    monkeypatch.setattr("ursula.log.etcd.proposer.DATABASE_BYTES_MAX", 1000)
+    with pytest.raises(AppendRetryable, match="etcd holds 0 MiB, and must be trimmed first"):
+        await log.append(b"one")
+    monkeypatch.undo()
+    await log.append(b"two")
+    assert await payloads_of(log, 1) == [b"two"]
+
+
+async def test_a_trim_whose_answer_is_lost_is_completed(nodes: Nodes) -> None:
+    log = await nodes.log(kept_bytes=0)
+    positions = [await log.append(b"%d" % number) for number in range(5)]
+    leader = await leader_of(log)
+    log._client.current = LosesAnswers(leader, losses=1, only_writes=True)  # type: ignore[assignment]
+    await log.trim(positions[3])
+    keys = log._keys
+    request = rpc.RangeRequest(key=keys.entries, range_end=keys.entries_end, count_only=True)
+    assert (await leader.kv.Range(request)).count == 1
 
 
 async def test_a_late_attempt_is_not_written_again(nodes: Nodes) -> None:
