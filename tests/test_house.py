@@ -139,6 +139,7 @@ EXCEPTIONS = {
     # Commands that work on a store, without a server:
     "terminal/store/opened_store.py": {"ursula.cold", "ursula.config", "ursula.engine"},
     "terminal/store/restore.py": {"ursula.cold", "ursula.config", "ursula.engine"},
+    "terminal/store/fence.py": {"ursula.cluster", "ursula.cold", "ursula.config", "ursula.engine"},
     "terminal/store/inspect.py": {"ursula.cold", "ursula.engine", "ursula.model.commands"},
     # Commands that Spark runs:
     "terminal/pipeline/job.py": {
@@ -246,7 +247,10 @@ SHELVES = {
         "member": "failures tls",
         "keeper_lease": "",
         "presence": "",
-        "cluster": "failures keeper_lease member presence tls",
+        "settings": "member tls",
+        "store_generation": "failures",
+        "fence": "failures settings",
+        "cluster": "failures fence keeper_lease member presence settings store_generation",
     },
     "client": {
         "address": "",

@@ -34,6 +34,7 @@ class ClusterNode(Server):
         """`addresses` are those of all nodes, as host:port, in the order of their numbers."""
         self.number = number
         own = addresses[number - 1]
+        self.address = own
         disk = folder / f"node-{number}"
         disk.mkdir(exist_ok=True)
         super().__init__(

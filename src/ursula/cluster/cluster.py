@@ -10,31 +10,31 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
-from pathlib import Path
 from typing import TypeVar
 
-from ..cold.objects import keys as objects
 from ..cold.objects.store import Store, StoreUnavailable
-from ..cold.state import manifest as manifests
+from ..cold.state.manifest import Generation
 from ..config import ClusterSettings, ServerSettings
 from ..engine.agreement import Sample
 from ..engine.clock import system_clock
 from ..engine.peers import Peers
 from ..engine.start.data_folder import FORMAT, Identity
+from ..engine.start.heartbeat import place_of
 from ..engine.status.cluster_status import MemberCalls, NodeReport, RaftMember, TransferProblem
 from ..etcd.client import EtcdRefused, EtcdUnavailable
 from ..log.etcd.log import EtcdLog, EtcdLogs
 from ..log.interface import LogUnavailable
 from ..model.codec.entry import ENTRY_VERSION
 from .failures import ClusterRefused
+from .fence import note_store
 from .keeper_lease import KeeperLease
 from .member.etcd_folder import EtcdFolder
 from .member.etcd_program import find_program
 from .member.member import Member
-from .member.member_settings import MemberSettings, address
 from .member.raft_status import RaftStatus, raft_status, transfer_leader
 from .presence import Presence
-from .tls import TlsFiles, choose_tls
+from .settings import key_prefix, member_settings, tls_files
+from .store_generation import find_generations, has_entries, may_begin_etcd
 
 RETRY_SECONDS = 0.5
 STATUS_SECONDS = 1.0
@@ -54,16 +54,12 @@ class Cluster:
         self._settings = cluster
         self._store = store
         folder = EtcdFolder(server.data_dir / "etcd")
-        settings = _member_settings(server, cluster)
-        given = None
-        if cluster.tls_cert:
-            given = TlsFiles(Path(cluster.tls_cert), Path(cluster.tls_key), Path(cluster.tls_ca))
-        hosts = [server.advertise.host]
-        tls = choose_tls(given, cluster.secret.text, hosts, server.listen.host, folder.tls)
+        settings = member_settings(server, cluster)
+        tls = tls_files(server, cluster, folder.tls)
         self.member = Member(settings, find_program(cluster.etcd_path), folder, tls, self._may_begin)
-        self._prefix = f"ursula/{cluster.name}/"
+        self._prefix = key_prefix(cluster)
         self._node = f"{server.node_id}-{secrets.token_hex(4)}"
-        self.role = KeeperLease(self.member.client, f"{self._prefix}keeper".encode(), self._node)
+        self.role = KeeperLease(self.member.client, self._node)
         self.waits_for = "its etcd member"
         """What a node that is not there yet waits for."""
         self._logs: EtcdLogs | None = None
@@ -80,22 +76,24 @@ class Cluster:
     async def join(self) -> Identity:
         """Become part of the cluster; returns which one it is. Waits for the others as long as it takes."""
         self._member_task = asyncio.create_task(self.member.run())
-        identity = await self._until_done(self._find_identity, "the cluster")
+        generations = await self._until_done(self._find_generations, "the cluster")
+        newest = generations[-1]
         logs = EtcdLogs(
             self.member.client,
             self._prefix,
-            identity.generation,
+            newest.generation,
             self._node,
             log_bytes_max=self._settings.log_bytes,
         )
-        await self._until_done(lambda: self._enter_log(logs, identity), "etcd")
+        await self._until_done(lambda: self._enter_log(logs, generations), "etcd")
         self._logs = logs
-        peers = Presence(self.member.client, f"{self._prefix}nodes/", logs.lease, self._report)
-        self._tasks = [asyncio.create_task(one) for one in (logs.run(), self.role.run(), self._look_often())]
+        peers = Presence(self.member.client, f"{logs.keys.prefix}nodes/", logs.lease, self._report)
+        claiming = self.role.run(f"{logs.keys.prefix}keeper".encode())
+        self._tasks = [asyncio.create_task(one) for one in (logs.run(), claiming, self._look_often())]
         await self._until_done(peers.exchange, "etcd")  # before anything is written that others cannot read
         self._presence = peers
         self._tasks.append(asyncio.create_task(peers.run()))
-        return identity
+        return Identity(FORMAT, newest.cluster, newest.generation, newest.groups)
 
     async def run(self, on_lost: Callable[[], None]) -> None:
         """Watch over the cluster until cancelled; raises the error of a part that must not end.
@@ -271,51 +269,52 @@ class Cluster:
     # Joining
 
     async def _may_begin(self, attempt: str) -> bool:
-        """Whether the cluster begins here: only the first attempt ever can create this object."""
-        own = manifests.Generation(manifests.FORMAT, attempt, 1, self._settings.groups, system_clock())
-        key = objects.generation_key(1)
+        """Whether an etcd begins here."""
+        name, groups = self._settings.name, self._settings.groups
         while True:
             try:
-                if await self._store.create(key, manifests.encode(own)):
-                    return True
-                found = manifests.decode(key, await self._store.get(key), manifests.Generation)
+                return await may_begin_etcd(self._store, attempt, name, groups, system_clock())
             except StoreUnavailable as error:
                 self._wait_for("the store", error)
                 await asyncio.sleep(RETRY_SECONDS)
-            else:
-                return found.cluster == attempt
 
-    async def _find_identity(self) -> Identity:
+    async def _find_generations(self) -> list[Generation]:
         """What the store says: the first node of the cluster has written it before its member began."""
-        found = await manifests.read_generations(self._store)
+        found = await find_generations(self._store, self._settings.name)
         if not found:
             raise LogUnavailable(f"node {self._settings.bootstrap_node_id} has not begun the cluster yet")
-        newest = found[-1]
-        return Identity(FORMAT, newest.cluster, newest.generation, newest.groups)
+        return found
 
-    async def _enter_log(self, logs: EtcdLogs, identity: Identity) -> None:
-        """Check that the log in etcd is that of the store; the log of a new cluster is begun.
+    async def _enter_log(self, logs: EtcdLogs, generations: list[Generation]) -> None:
+        """Check that the log in etcd is that of the store; the log of a new generation is begun.
 
-        An etcd without a log is a new one, since nobody begins an etcd twice for the same store. So nothing
-        can be lost by beginning the log, unless the store already has something from a log.
+        An etcd without a log is a new one, since nobody begins an etcd twice for the same generation. So
+        nothing can be lost by beginning the log, unless the store already has something from it. A restore
+        ends the log of the generation before, or was told that it is gone, before it begins another one.
         """
-        generation = await logs.find_generation()
-        if generation is None:
-            if identity.generation > 1 or await self._has_manifests(identity.groups):
+        store, newest, found = self._store.root, generations[-1], await logs.find_generation()
+        if found is None:
+            if (newest.generation > 1 and not newest.log_is_gone) or await has_entries(self._store, newest):
                 raise ClusterRefused(
-                    f"the store {self._store.root} has data, and etcd has no log that goes with it: put "
-                    "etcd's folders back, or make a new cluster from the store with `ursula restore`"
+                    f"the store {store} has data, and etcd has no log that goes with it: put etcd's folders "
+                    "back, or make a new cluster from the store with `ursula restore --log-is-gone`"
                 )
-            await logs.create(identity.groups)
-        elif generation != identity.generation:
-            raise ClusterRefused(
-                f"the store {self._store.root} is in generation {identity.generation}, and the log in etcd "
-                f"in {generation}: they do not belong together"
+            await logs.create(newest.groups)
+        elif found > newest.generation:
+            raise LogUnavailable(
+                f"a restore of the store {store} to generation {found} was begun and not finished: run "
+                "`ursula restore --take-over` again"
             )
-
-    async def _has_manifests(self, groups: int) -> bool:
-        found = [await manifests.find_manifests(self._store, group) for group in range(groups)]
-        return any(found)
+        elif any(one.log_is_gone for one in generations if one.generation > found):
+            raise ClusterRefused(
+                f"the store {store} was restored to generation {newest.generation} because the log of the "
+                f"cluster was gone, but etcd has it, in generation {found}: stop all nodes, move their data "
+                "folders away, and start them again"
+            )
+        elif found < newest.generation:  # a restore was killed, and the next one has finished
+            await logs.create(newest.groups, instead_of=found)
+        await logs.forget_earlier(newest.groups)
+        await note_store(self.member.client, self._prefix, await place_of(self._store))
 
     async def _until_done(self, work: Callable[[], Awaitable[T]], name: str) -> T:
         """Do some work as soon as store and etcd allow it, as long as this node's member does not fail."""
@@ -361,16 +360,3 @@ class Cluster:
             problem = await self.transfer_leader(None)
             if problem is not None:
                 logger.info("the lead was not handed over: %s", problem.reason)
-
-
-def _member_settings(server: ServerSettings, cluster: ClusterSettings) -> MemberSettings:
-    return MemberSettings(
-        node_id=server.node_id,
-        cluster_name=cluster.name,
-        listen_host=server.listen.host,
-        advertise_host=server.advertise.host,
-        client_port=server.advertise.port + 1,
-        peer_port=server.advertise.port + 2,
-        others=tuple(address(route.host, route.port + 1) for route in cluster.routes),
-        is_bootstrap=server.node_id == cluster.bootstrap_node_id,
-    )

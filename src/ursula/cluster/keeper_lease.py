@@ -18,10 +18,9 @@ logger = logging.getLogger(__name__)
 class KeeperLease(KeeperRole):
     """This node's claim to the role."""
 
-    def __init__(self, client: EtcdClient, key: bytes, node: str) -> None:
-        """`key` names the keeper; `node` is the name of this node."""
+    def __init__(self, client: EtcdClient, node: str) -> None:
+        """`node` is the name of this node."""
         self._client = client
-        self._key = key
         self._node = node.encode()
         self._lease = Lease(client, LEASE_SECONDS)
         self._claimed_with = 0  # the lease that the key was claimed with
@@ -33,14 +32,14 @@ class KeeperLease(KeeperRole):
         """Whether this node is certainly the keeper."""
         return self._lease.is_held and self._lease.id == self._claimed_with
 
-    async def run(self) -> None:
-        """Claim the role whenever nobody has it, until cancelled."""
+    async def run(self, key: bytes) -> None:
+        """Claim the role whenever nobody has it, until cancelled; `key` names the keeper."""
         renewing = asyncio.create_task(self._lease.run())
         was_held = False
         try:
             while True:
                 if self._lease.is_held and not self.is_held:
-                    await self._claim()
+                    await self._claim(key)
                 if was_held != self.is_held:
                     was_held = self.is_held
                     logger.info("this node %s the keeper", "is now" if was_held else "is no longer")
@@ -54,14 +53,14 @@ class KeeperLease(KeeperRole):
         self._claimed_with = 0
         await self._lease.close()
 
-    async def _claim(self) -> None:
+    async def _claim(self, key: bytes) -> None:
         """Become the keeper, unless another node is."""
         compare, lease = rpc.Compare, self._lease.id
-        put = rpc.PutRequest(key=self._key, value=self._node, lease=lease)
+        put = rpc.PutRequest(key=key, value=self._node, lease=lease)
         request = rpc.TxnRequest(
-            compare=[compare(result=compare.EQUAL, target=compare.VERSION, key=self._key, version=0)],
+            compare=[compare(result=compare.EQUAL, target=compare.VERSION, key=key, version=0)],
             success=[rpc.RequestOp(request_put=put)],
-            failure=[rpc.RequestOp(request_range=rpc.RangeRequest(key=self._key))],
+            failure=[rpc.RequestOp(request_range=rpc.RangeRequest(key=key))],
         )
         try:
             answer = await self._client.call(lambda member: member.kv.Txn, request, CALL_SECONDS)

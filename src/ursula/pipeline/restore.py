@@ -75,7 +75,7 @@ def _damage_of(source: str, damages: Sequence[CopyFailure]) -> str:
 async def _restore(target: _Location, folder: NewFolder, progress: Progress) -> Restored:
     fresh = target.open()
     try:
-        return await restore_node(fresh, folder, None, progress)
+        return await restore_node(fresh, folder, None, progress, log_is_gone=True)  # it is a copy
     finally:
         await fresh.close()
 

@@ -5,6 +5,7 @@
     manifests/g{group}/{position}-{ulid}.json
     live/g{group}.json                                  the only object that is ever replaced
     generations/{generation}.json
+    etcd/{generation}.json                              which etcd was begun for it, if not that of before
     blobs/{bucket}/{incarnation}/{ulid}                 large bodies and snapshots
     staging/{bucket}/{digest}-{ulid}.arrow              rows of a bulk write; early ones have no digest
 
@@ -96,6 +97,11 @@ def live_key(group: int) -> str:
 def generation_key(generation: int) -> str:
     """The key of the object that describes a generation."""
     return f"{GENERATIONS}{generation}.json"
+
+
+def new_etcd_key(generation: int) -> str:
+    """The key of the object that says which etcd was begun for a generation."""
+    return f"etcd/{generation}.json"
 
 
 # Blobs, which the log names without the prefix

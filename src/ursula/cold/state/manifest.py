@@ -76,6 +76,16 @@ class Generation(msgspec.Struct, frozen=True):
     source: str | None = None
     ended: dict[str, int] = {}
     """By group: the last position of the previous generation that counts."""
+    etcd: str = ""
+    """The name of the cluster whose etcd has the log; empty if a single node has it."""
+    log_is_gone: bool = False
+    """Whether the restore was told that the etcd before is lost: the log begins in a new one."""
+
+
+class NewEtcd(msgspec.Struct, frozen=True):
+    """The attempt to begin an etcd that the log of a restored generation is in."""
+
+    attempt: str
 
 
 class LiveSegment(msgspec.Struct, frozen=True):
@@ -98,7 +108,7 @@ class LiveList(msgspec.Struct, frozen=True):
     segments: list[LiveSegment]
 
 
-Document = TypeVar("Document", Manifest, Generation, LiveList)
+Document = TypeVar("Document", Manifest, Generation, NewEtcd, LiveList)
 
 
 class FoundManifest(NamedTuple):
@@ -250,5 +260,6 @@ def _live_problems(key: str, live: LiveList) -> Iterator[str]:
 _PROBLEMS: dict[type, Callable[[str, Any], Iterator[str]]] = {
     Manifest: _manifest_problems,
     Generation: _generation_problems,
+    NewEtcd: lambda _key, _document: iter(()),
     LiveList: _live_problems,
 }

@@ -6,11 +6,16 @@ from it; `generations/{n}.json` is created, which is the point of no return; eac
 manifest at the first position of the generation, and a live list; the data folder gets its identity. A
 restore that is killed before the generation is created has changed nothing in the store. One that is killed
 later must be run again, and begins another generation.
+
+The store of a cluster has its log in etcd. That log is ended before the generation is created, so that what a
+node acknowledges is either in the restored state or in the report of what is lost, never lost without a word.
+The nodes keep their folders and join the new generation when they start. A restore that is killed in between
+leaves a cluster that writes nothing until the restore is run again.
 """
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -37,6 +42,11 @@ from .verify import Damage, Extent, Progress, check_contents, check_presence, ex
 _AGO = re.compile(r"(\d{1,9}) ?(s|m|h|d) ago")
 _POSITION = re.compile(r"\d{1,20}")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+Fence = Callable[[int, int], Awaitable[None]]
+"""Ends the log of a cluster by beginning that of a generation, with this many groups; RestoreRefused if it
+cannot."""
 
 
 class RestoreRefused(Exception):
@@ -72,6 +82,8 @@ class Restored(NamedTuple):
 
     cluster: str
     generation: int
+    etcd: str
+    """The name of the cluster that it belongs to; empty for a single node."""
     extent: Extent
     chosen: list[Chosen]
     damages: list[Damage]
@@ -99,57 +111,108 @@ def parse_moment(text: str, now: int) -> Moment:
 
 async def restore(
     store: Store,
-    folder: NewFolder,
+    folder: NewFolder | None,
     moment: Moment | None,
     progress: Progress,
     *,
     read_all: bool = False,
     accept_damage: bool = False,
     take_over: bool = False,
+    fence: Fence | None = None,
+    log_is_gone: bool = False,
     clock: Clock = system_clock,
 ) -> Restored:
     """Make a node from a store; raises `Damaged` if objects are missing or damaged, unless that is accepted.
 
-    A store that a server seems to be using is rejected, unless it is to be taken over.
+    A store that a server seems to be using is rejected, unless it is to be taken over. Without a folder, the
+    store must be that of a cluster, which continues with it. `log_is_gone` says that nothing can write to the
+    log of the cluster any more; otherwise, `fence` must end it.
     """
-    signs = None if take_over else await _signs_of_life(store, clock())
-    newest, planned, loaded = await _plan(store, moment, progress, read_all)
+    newest = (await find_generations(store))[-1]
+    _check_kind(store, newest, folder)
+    signs = None if take_over else await _signs_of_life(store, newest, clock())
+    planned, loaded = await _plan(store, newest, moment, progress, read_all)
     if planned.damages and not accept_damage:
         raise Damaged(planned.damages)
-    if signs is not None and await _signs_of_life(store, clock()) != signs:
-        raise _in_use(store, "a server has written to it just now")
-    await asyncio.to_thread(folder.begin)
+    if signs is not None and await _signs_of_life(store, newest, clock()) != signs:
+        raise _in_use(store, newest, "a server has written to it just now")
+    is_resumed = await _is_unfinished(store, newest)
+    if folder is not None:
+        await asyncio.to_thread(folder.begin)
     try:
-        generation = await _begin(store, newest, planned.chosen, clock())
+        if newest.etcd and not log_is_gone and not is_resumed:
+            await _fence(store, newest, fence)
+            if moment is None:  # the keeper may have flushed until now
+                planned, loaded = await _plan(store, newest, moment, progress, read_all=False)
+        is_gone = log_is_gone or (is_resumed and newest.log_is_gone)
+        generation = await _begin(
+            store, newest, planned, clock(), is_cluster=folder is None, log_is_gone=is_gone
+        )
     except RestoreRefused:
-        folder.take_back()
+        if folder is not None:
+            folder.take_back()
         raise
     for one in loaded:
         await _store_base(store, generation, one, progress)
     identity = Identity(FOLDER_FORMAT, generation.cluster, generation.generation, generation.groups)
-    await asyncio.to_thread(folder.finish, identity)
-    return planned
+    if folder is not None:
+        await asyncio.to_thread(folder.finish, identity)
+    return planned._replace(etcd=generation.etcd)
 
 
-async def _signs_of_life(store: Store, now: int) -> object:
+def _check_kind(store: Store, newest: Generation, folder: NewFolder | None) -> None:
+    if folder is None and not newest.etcd:
+        raise RestoreRefused(
+            f"{store.root} is the store of a single node: say with --data-dir where the folder of the new "
+            "node shall be"
+        )
+
+
+async def _fence(store: Store, newest: Generation, fence: Fence | None) -> None:
+    """End the log of the cluster that the store belongs to."""
+    if fence is None:
+        raise RestoreRefused(
+            f"{store.root} belongs to the cluster {newest.etcd}, and nodes may still write to its log, which "
+            "is in etcd: name the configuration of one of its nodes with --config. If the folders of etcd "
+            "are lost for good, or this is a copy of the store, say so with --log-is-gone"
+        )
+    await fence(newest.generation + 1, newest.groups)
+
+
+async def _is_unfinished(store: Store, newest: Generation) -> bool:
+    """Whether the restore that began this generation was killed, so that no node ever was in it."""
+    if newest.generation == 1:
+        return False
+    base = newest.generation << GENERATION_SHIFT
+    found = [await manifests.find_manifests(store, group) for group in range(newest.groups)]
+    return any(not some or some[0].position < base for some in found)
+
+
+async def _signs_of_life(store: Store, newest: Generation, now: int) -> object:
     """Objects that change while a server uses the store; raises if a server seems to be running."""
     heartbeats = await find_heartbeats(store)
     for key, heartbeat in heartbeats.items():
         if heartbeat is None:
-            raise _in_use(store, f"it has the heartbeat {key}, which cannot be read")
+            raise _in_use(store, newest, f"it has the heartbeat {key}, which cannot be read")
         if is_alive(heartbeat, now):
             raise _in_use(
                 store,
+                newest,
                 f"node {heartbeat.node} at {heartbeat.address} on {heartbeat.host} said so "
                 f"{max(0, round(heartbeat.age_seconds(now)))} s ago, and counts as dead after "
                 f"{heartbeat.patience_seconds:.0f} s",
             )
-    newest = (await find_generations(store))[-1]
     found = [await manifests.find_manifests(store, group) for group in range(newest.groups)]
     return heartbeats, [some[:1] for some in found]
 
 
-def _in_use(store: Store, reason: str) -> RestoreRefused:
+def _in_use(store: Store, newest: Generation, reason: str) -> RestoreRefused:
+    if newest.etcd:
+        return RestoreRefused(
+            f"{store.root} is in use: {reason}. Restore from a copy, or run `ursula flush` and then `ursula "
+            f"restore --take-over`, which ends the log of the cluster {newest.etcd}: its nodes stop, and "
+            "what they accepted after the last flush is lost"
+        )
     return RestoreRefused(
         f"{store.root} is in use: {reason}. Stop that server first, or restore from a copy. With `ursula "
         "restore --take-over` the store is taken over from it: it stops, and the writes that it accepted "
@@ -159,14 +222,13 @@ def _in_use(store: Store, reason: str) -> RestoreRefused:
 
 async def plan_restore(store: Store, moment: Moment | None, progress: Progress) -> Restored:
     """What a restore would do; changes nothing."""
-    _, planned, _ = await _plan(store, moment, progress, read_all=False)
-    return planned
+    newest = (await find_generations(store))[-1]
+    return (await _plan(store, newest, moment, progress, read_all=False))[0]
 
 
 async def _plan(
-    store: Store, moment: Moment | None, progress: Progress, read_all: bool
-) -> tuple[Generation, Restored, list[LoadedState]]:
-    newest = (await find_generations(store))[-1]
+    store: Store, newest: Generation, moment: Moment | None, progress: Progress, read_all: bool
+) -> tuple[Restored, list[LoadedState]]:
     chosen = [await choose(store, group, moment) for group in range(newest.groups)]
     loaded = [await _load(store, one, progress) for one in chosen]
     check = check_contents if read_all else check_presence
@@ -174,7 +236,8 @@ async def _plan(
     extent = Extent()
     for one in loaded:
         extent = extent.plus(extent_of(one.state))
-    return newest, Restored(newest.cluster, newest.generation + 1, extent, chosen, damages), loaded
+    planned = Restored(newest.cluster, newest.generation + 1, newest.etcd, extent, chosen, damages)
+    return planned, loaded
 
 
 async def find_generations(store: Store) -> list[Generation]:
@@ -259,8 +322,11 @@ async def _load(store: Store, chosen: Chosen, progress: Progress) -> LoadedState
     return loaded
 
 
-async def _begin(store: Store, newest: Generation, chosen: Sequence[Chosen], now: int) -> Generation:
+async def _begin(
+    store: Store, newest: Generation, planned: Restored, now: int, *, is_cluster: bool, log_is_gone: bool
+) -> Generation:
     """Create the next generation. From now on, the old node stops at its next flush."""
+    chosen = planned.chosen
     generation = Generation(
         format=manifests.FORMAT,
         cluster=newest.cluster,
@@ -269,6 +335,8 @@ async def _begin(store: Store, newest: Generation, chosen: Sequence[Chosen], now
         at=now,
         source=chosen[0].key,
         ended={str(one.manifest.group): one.manifest.position for one in chosen},
+        etcd=newest.etcd if is_cluster else "",
+        log_is_gone=is_cluster and log_is_gone,
     )
     key = keys.generation_key(generation.generation)
     if not await store.create(key, manifests.encode(generation)):

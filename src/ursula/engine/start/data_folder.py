@@ -70,14 +70,19 @@ class DataFolder:
         return self._identity
 
     def join(self, identity: Identity) -> None:
-        """Make this the folder of a member of a cluster, or check that it is."""
-        if self._identity is None:
+        """Make this the folder of a member of a cluster, or check that it is.
+
+        A member continues in a generation that was restored: nothing in its folder belongs to a generation,
+        since the log is in etcd.
+        """
+        own = self._identity
+        if own is None or (own.generation < identity.generation and own == _before(identity, own)):
             _write(self.path, identity)
             self._identity = identity
-        elif self._identity != identity:
+        elif own != identity:
             raise FolderRefused(
-                f"the data folder {self.path} belongs to generation {self._identity.generation} of the "
-                f"cluster {self._identity.cluster}, and the store to generation {identity.generation} of "
+                f"the data folder {self.path} belongs to generation {own.generation} of the "
+                f"cluster {own.cluster}, and the store to generation {identity.generation} of "
                 f"{identity.cluster}: check cold.root and cold.s3_bucket. After a restore, begin with an "
                 "empty --data-dir"
             )
@@ -231,6 +236,11 @@ def is_abandoned(path: Path, cluster: str, generation: int) -> bool:
     finally:
         os.close(lock)
     return True
+
+
+def _before(identity: Identity, own: Identity) -> Identity:
+    """An identity in the generation of another one."""
+    return msgspec.structs.replace(identity, generation=own.generation)
 
 
 def check_empty(path: Path, store: Path | None) -> None:

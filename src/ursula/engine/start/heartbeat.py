@@ -116,7 +116,7 @@ class Heart:
             address=server.address,
             host=socket.gethostname(),
             folder=None if server.folder is None else str(server.folder.resolve()),
-            place=await _place(self._store),
+            place=await place_of(self._store),
             at=self._clock(),
             interval_seconds=self._interval_seconds,
         )
@@ -125,7 +125,7 @@ class Heart:
 
 async def find_heartbeats(store: Store) -> dict[str, Heartbeat | None]:
     """All heartbeats of this store, not of the one it was copied from, by key; None if one is unreadable."""
-    place = await _place(store)
+    place = await place_of(store)
     found: dict[str, Heartbeat | None] = {}
     for stored in await store.list(PREFIX):
         try:
@@ -154,7 +154,7 @@ def _decode(data: bytes) -> Heartbeat | None:
         return None
 
 
-async def _place(store: Store) -> str:
+async def place_of(store: Store) -> str:
     """Distinguishes a store from a copy of it: its address, or the inode of its folder."""
     path = store.local_path("generations")
     if path is None:

@@ -62,9 +62,11 @@ async def check_generation(store: Store, own: int) -> manifests.Generation:
     found = await manifests.read_generations(store)
     newest = manifests.newest_generation(found)
     if newest > own:
+        hint = "Stop this node; its data folder has the writes from after the restore began"
+        if found[-1].etcd:
+            hint = "Start this node again: it continues in that generation"
         raise Superseded(
-            f"the store is in generation {newest}, and this node in {own}: it was restored elsewhere. "
-            "Stop this node; its data folder has the writes from after the restore began"
+            f"the store is in generation {newest}, and this node in {own}: it was restored elsewhere. {hint}"
         )
     if newest < own:
         raise not_what_it_was(store, keys.generation_key(own))

@@ -1,11 +1,12 @@
 """The keys of the log in etcd.
 
-    {prefix}generation                   the generation of the cluster's data
-    {prefix}proposers/{proposer}         its version is how many transactions this proposer has written
-    {prefix}g{k}/e/{proposer}/{number}   an entry of group k
-    {prefix}g{k}/head                    its version is how many entries the group ever had
-    {prefix}g{k}/needs/{node}            the position after which a node still needs the entries
-    {prefix}g{k}/trimmed                 the position up to which entries may be missing
+    {prefix}generation             the generation of the cluster's data
+    {prefix}{generation}/          the log of a generation; nothing of another one counts in it:
+      proposers/{proposer}         its version is how many transactions this proposer has written
+      g{k}/e/{proposer}/{number}   an entry of group k
+      g{k}/head                    its version is how many entries the group has had
+      g{k}/needs/{node}            the position after which a node still needs the entries
+      g{k}/trimmed                 the position up to which entries may be missing
 
 A position is written with 20 digits, so that etcd, which compares bytes, compares positions. So is the number
 of a transaction, so that the entries of a proposer up to a number are a range of keys.
@@ -39,10 +40,10 @@ class GroupKeys:
 
 
 class LogKeys:
-    """The keys of a log."""
+    """The keys of the log of a generation."""
 
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
+    def __init__(self, prefix: str, generation: int) -> None:
+        self.prefix = f"{prefix}{generation}/"
         self.generation = f"{prefix}{GENERATION}".encode()
 
     def proposer(self, proposer: str) -> bytes:

@@ -62,7 +62,8 @@ class EtcdLogs:
     ) -> None:
         """`node` is a name that no other process has, not even an earlier one of the same node."""
         self.client = client
-        self.keys = LogKeys(prefix)
+        self.keys = LogKeys(prefix, generation)
+        self._prefix = prefix
         self.generation = generation
         self.node = node
         self.log_bytes_max = log_bytes_max
@@ -70,19 +71,33 @@ class EtcdLogs:
         self.proposer = Proposer(client, self.keys, generation, node)
         self.lease = Lease(client, NEED_SECONDS)
 
-    async def create(self, group_count: int) -> None:
-        """Begin the logs of a new cluster, unless they exist."""
-        compare = rpc.Compare
+    async def create(self, group_count: int, instead_of: int | None = None) -> None:
+        """Begin the logs of this generation, unless another one has begun than the one they replace.
+
+        From then on no proposer of the earlier generation writes anything.
+        """
+        compare, key = rpc.Compare, self.keys.generation
         base = encode_position(self.generation << GENERATION_SHIFT)
-        puts = [(self.keys.generation, b"%d" % self.generation)]
+        if instead_of is None:
+            condition = compare(result=compare.EQUAL, target=compare.VERSION, key=key, version=0)
+        else:
+            value = b"%d" % instead_of
+            condition = compare(result=compare.EQUAL, target=compare.VALUE, key=key, value=value)
+        puts = [(key, b"%d" % self.generation)]
         puts += [(self.keys.group(number).trimmed, base) for number in range(group_count)]
         request = rpc.TxnRequest(
-            compare=[
-                compare(result=compare.EQUAL, target=compare.VERSION, key=self.keys.generation, version=0)
-            ],
+            compare=[condition],
             success=[rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value)) for key, value in puts],
         )
         await self._call(request)
+
+    async def forget_earlier(self, group_count: int) -> None:
+        """Remove the entries of earlier generations: nothing follows them any more."""
+        for generation in range(1, self.generation):
+            keys = LogKeys(self._prefix, generation)
+            for group in (keys.group(number) for number in range(group_count)):
+                request = rpc.DeleteRangeRequest(key=group.entries, range_end=group.entries_end)
+                await self._call(rpc.TxnRequest(success=[rpc.RequestOp(request_delete_range=request)]))
 
     async def find_generation(self) -> int | None:
         """The generation that the log is in; None if there is no log."""

@@ -205,8 +205,9 @@ class Proposer:
             found = generations[0].value.decode()
             self.problem = (
                 f"the log is in generation {found}, and this node in {self._generation.decode()}: "
-                "the data was restored elsewhere. Stop this node"
+                "the store of the cluster was restored. Start this node again after that"
             )
+            logger.critical("%s", self.problem)
             raise AppendRetryable(self.problem)  # a late attempt has no effect either
         self.problem = (
             f"etcd has {version if generations else 'no log, and 0'} transactions of this node, and should "

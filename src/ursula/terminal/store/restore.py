@@ -10,6 +10,7 @@ from ursula.times import format_time
 
 from ..output import counted, emit_json, emit_line, fail, say, size_text
 from ..progress import ProgressDisplay
+from .fence import fence_of
 from .opened_store import At, ConfigFile, moment_of, settings_of, with_store
 
 if TYPE_CHECKING:
@@ -27,14 +28,14 @@ def restore(
         typer.Option("--from", metavar="STORE", help="A folder, or s3://bucket/prefix.", show_default=False),
     ],
     data_dir: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--data-dir",
             metavar="FOLDER",
-            help="The folder of the new node: new, or empty except for the store.",
+            help="The folder of the new node: new, or empty except for the store. Not for a cluster.",
             show_default=False,
         ),
-    ],
+    ] = None,
     at: At = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="First read everything, and check every byte.")
@@ -52,6 +53,13 @@ def restore(
             "--take-over", help="Take over the store from a server that is using it; that server stops."
         ),
     ] = False,
+    log_is_gone: Annotated[
+        bool,
+        typer.Option(
+            "--log-is-gone",
+            help="The cluster's log in etcd is lost for good, or this store is a copy: do not fence it.",
+        ),
+    ] = False,
     config: ConfigFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -62,6 +70,10 @@ def restore(
     with this store, in a new generation. A store that a server still uses is
     refused: stop that server first, or take over its store (--take-over).
 
+    The store of a cluster needs no --data-dir: its nodes continue from the store when
+    they start again. Restore it while they run, with --take-over and the --config of
+    one of them, so that the log in etcd is fenced; if that is lost, say --log-is-gone.
+
     If the command is interrupted, run it again.
 
     [bold]Examples[/bold]
@@ -69,6 +81,7 @@ def restore(
       ursula restore --from /backup/cold --data-dir /var/lib/ursula
       ursula restore --from s3://bucket/prefix --data-dir data --at '2h ago'
       ursula restore --from data/cold --data-dir data --at 2030-01-01T12:00:00Z --verify
+      ursula restore --from shared --config node1.toml --take-over
     """
     from ursula.engine.offline.restore import Damaged
     from ursula.engine.offline.restore import restore as restore_node
@@ -76,10 +89,14 @@ def restore(
 
     settings = settings_of(config, data_dir)
     moment = moment_of(at)
+    if data_dir is not None and settings.cluster.name:
+        hint = "the nodes of a cluster continue from the store by themselves: leave --data-dir out"
+        raise typer.BadParameter(hint, param_hint="--data-dir")
 
     async def work(store: "Store") -> "tuple[Restored, str]":
         place = store.local_path("generations")
-        folder = NewFolder(data_dir, None if place is None else place.parent)
+        root = None if place is None else place.parent
+        folder = None if data_dir is None else NewFolder(data_dir, root)
         try:
             with ProgressDisplay() as progress:
                 restored = await restore_node(
@@ -90,6 +107,8 @@ def restore(
                     read_all=verify,
                     accept_damage=accept_damage,
                     take_over=take_over,
+                    fence=fence_of(settings, store),
+                    log_is_gone=log_is_gone,
                 )
             return restored, store.root
         except Damaged as error:
@@ -99,14 +118,19 @@ def restore(
                 f"{error}: go back further with --at, put them back, or restore the rest with --accept-damage"
             )
         finally:
-            folder.close()
+            if folder is not None:
+                folder.close()
 
     restored, root = with_store(source, settings, work)
-    command = _start_command(root, data_dir, config, settings)
+    command = "ursula serve"
+    if data_dir is not None:
+        command = _start_command(root, data_dir, config, settings)
     if as_json:
         emit_json(_as_json(restored, root, command))
     else:
         _print(restored, root, command)
+        if restored.etcd and log_is_gone:
+            say("Move the data folders of all nodes away before you start them: what is in them is obsolete")
 
 
 def _print(restored: "Restored", root: str, command: str) -> None:
@@ -129,7 +153,8 @@ def _print(restored: "Restored", root: str, command: str) -> None:
         emit_line(f"{'damaged':<16}{damage.name}: {damage.problem}")
     if len(restored.damages) > DAMAGES_SHOWN:
         emit_line(f"{'damaged':<16}and {len(restored.damages) - DAMAGES_SHOWN} more")
-    emit_line(f"{'start it with':<16}{command}")
+    hint = f" on every node of {restored.etcd}, as before" if restored.etcd else ""
+    emit_line(f"{'start it with':<16}{command}{hint}")
 
 
 def _positions(restored: "Restored") -> str:
