@@ -77,7 +77,7 @@ class ClusterNode(Server):
                 answer = httpx.get(f"{self.url}/readyz/cluster", timeout=5)
                 if answer.status_code == 200:
                     return
-            assert self.process.poll() is None, f"node {self.number} has ended"
+            assert self.process.poll() is None, "\n".join(self.lines[-LINES_SHOWN:])
             assert time.monotonic() < give_up_at, f"node {self.number} is not ready"
             time.sleep(0.05)
 

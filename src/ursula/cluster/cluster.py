@@ -73,11 +73,16 @@ class Cluster:
 
     # From start to end
 
-    async def join(self) -> Identity:
-        """Become part of the cluster; returns which one it is. Waits for the others as long as it takes."""
+    async def join(self, own: Identity | None) -> Identity:
+        """Become part of the cluster; returns which one it is. Waits for the others as long as it takes.
+
+        `own` is what this node was part of before.
+        """
         self._member_task = asyncio.create_task(self.member.run())
         generations = await self._until_done(self._find_generations, "the cluster")
         newest = generations[-1]
+        if own is not None:
+            self._check_is_not_gone(own.generation, generations)
         logs = EtcdLogs(
             self.member.client,
             self._prefix,
@@ -305,16 +310,20 @@ class Cluster:
                 f"a restore of the store {store} to generation {found} was begun and not finished: run "
                 "`ursula restore --take-over` again"
             )
-        elif any(one.log_is_gone for one in generations if one.generation > found):
-            raise ClusterRefused(
-                f"the store {store} was restored to generation {newest.generation} because the log of the "
-                f"cluster was gone, but etcd has it, in generation {found}: stop all nodes, move their data "
-                "folders away, and start them again"
-            )
-        elif found < newest.generation:  # a restore was killed, and the next one has finished
-            await logs.create(newest.groups, instead_of=found)
+        elif found < newest.generation:
+            self._check_is_not_gone(found, generations)
+            await logs.create(newest.groups, instead_of=found)  # a restore was killed, and the next one not
         await logs.forget_earlier(newest.groups)
         await note_store(self.member.client, self._prefix, await place_of(self._store))
+
+    def _check_is_not_gone(self, own: int, generations: list[Generation]) -> None:
+        """Refuse to use an etcd with a log that the operator gave up: the cluster begins another etcd."""
+        if any(one.log_is_gone for one in generations if one.generation > own):
+            raise ClusterRefused(
+                f"the store {self._store.root} was restored to generation {generations[-1].generation} "
+                f"because the log of the cluster was gone, and this node still has its etcd of generation "
+                f"{own}: stop all such nodes, move their data folders away, and start them again"
+            )
 
     async def _until_done(self, work: Callable[[], Awaitable[T]], name: str) -> T:
         """Do some work as soon as store and etcd allow it, as long as this node's member does not fail."""

@@ -134,7 +134,7 @@ class _Server:
 
     async def run_member(self, cluster: "Cluster", folder: DataFolder, make_app: MakeApp) -> int:
         """Join a cluster, then serve a node of it; returns the exit code. Until then, requests get 503."""
-        joining = asyncio.create_task(cluster.join())
+        joining = asyncio.create_task(cluster.join(folder.found_identity))
         serving = asyncio.create_task(
             self._wire.serve(Joining(lambda: cluster.waits_for, self._common).handle, self._common)
         )

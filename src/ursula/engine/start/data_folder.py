@@ -63,6 +63,11 @@ class DataFolder:
             raise
 
     @property
+    def found_identity(self) -> Identity | None:
+        """The node whose data this is; None for a new member of a cluster."""
+        return self._identity
+
+    @property
     def identity(self) -> Identity:
         """The node whose data this is."""
         if self._identity is None:

@@ -17,6 +17,7 @@ def begin_generation(state: State, position: int, at: int, replaced: Iterable[st
         state.segments.add(stored.ahead)
         stored.ahead = None
     state.position = state.cut = stored.flushed = position
+    state.entry_count = 0
     state.at = max(state.at, at)
     since = Replaced(position, state.at)
     stored.replaced.update(dict.fromkeys(replaced, since))
