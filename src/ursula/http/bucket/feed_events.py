@@ -10,6 +10,7 @@ from ...model.outcomes import FeedPage, Refused
 from ..exchange import Exchange
 from ..live.events import Event, Found, PageEvents, encode_control, encode_data
 from ..syntax.tokens import cursor_at
+from ..wire.request import BodyChunk
 
 EVENT_BYTES = 256 * 1024
 """About how many bytes are encoded and sent to a follower at a time."""
@@ -46,7 +47,7 @@ class FeedEvents(PageEvents[FeedPage]):
         if isinstance(page, FeedPage) and not page.entries and page.next_position > offset:
             position = page.next_position
             control = encode_control(position, cursor_at(time.time(), cursor), True, False)
-            return Event(control, position, True, False)
+            return Event(BodyChunk(control), position, True, False)
         return self.event_of(page, offset, cursor, is_final)
 
     def encode_up_to_date(self, offset: int, cursor: str) -> bytes | None:
@@ -65,4 +66,4 @@ class FeedEvents(PageEvents[FeedPage]):
             up_to_date = entry.position == last and page.next_position >= page.tail
             encoded.append(encode_data(self._lines.recent(self._bucket, entry)))
             encoded.append(encode_control(position, cursor, up_to_date, False))
-        return Event(b"".join(encoded), page.next_position, page.next_position >= page.tail, False)
+        return Event(BodyChunk(*encoded), page.next_position, page.next_position >= page.tail, False)

@@ -9,14 +9,15 @@ import msgspec
 from ...engine.reads.deferred import Deferred
 from ...model.outcomes import RecordPage, Refused
 from ..syntax.tokens import cursor_at, format_offset
+from ..wire.request import BodyChunk
 
 P = TypeVar("P")
 
 
 class Event(NamedTuple):
-    """Encoded events and the offset after them."""
+    """Encoded events, as a part of the response, and the offset after them."""
 
-    encoded: bytes
+    chunk: BodyChunk
     next_offset: int
     is_up_to_date: bool
     is_last: bool

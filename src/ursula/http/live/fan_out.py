@@ -18,11 +18,11 @@ from ..exchange import Exchange
 from ..store_problems import fetch_deferred
 from ..syntax.tokens import cursor_at
 from ..wire.headers import HeaderList
-from ..wire.request import Outgoing
+from ..wire.request import BodyChunk, Outgoing
 from .connections import LiveRequest
 from .events import Event, Found, FoundLater, Incomplete, PageEvents
 
-HEARTBEAT = b":\n\n"
+HEARTBEAT = BodyChunk(b":\n\n")
 TIMER_SECONDS = 0.005
 """How early the event loop's timers may fire: not worth setting another one for."""
 
@@ -115,6 +115,7 @@ class Subscriber(LiveRequest):
         cursor: str | None,
     ) -> None:
         super().__init__(exchange, group, fan_out.events.watched)
+        self._live, self._stats = exchange.services.live, exchange.services.stats
         self._outgoing = outgoing
         self._cursor = cursor
         self._offset = offset
@@ -127,7 +128,7 @@ class Subscriber(LiveRequest):
         outgoing.when_drained(self.pump)
         control = fan_out.events.encode_up_to_date(offset, cursor_at(time.time(), cursor))
         if control is not None:
-            self._send(control)
+            self._send(BodyChunk(control))
         self.pump()
         if not self.is_over:
             self.on_timer()
@@ -142,11 +143,18 @@ class Subscriber(LiveRequest):
                 return
 
     def _take(self, found: Found | FoundLater) -> bool:
-        """Send an event, or have it fetched. Returns whether more may be sent at once."""
-        if not isinstance(found, Deferred):
+        """Send an event, or do what else there is to do. Returns whether more may be sent at once."""
+        if isinstance(found, Event):
             return self._send_event(found)
-        self._missed_wake_up = False
-        self._fetching = self.exchange.spawn(self._fetch(found))
+        if isinstance(found, Deferred):
+            self._missed_wake_up = False
+            self._fetching = self.exchange.spawn(self._fetch(found))
+        elif isinstance(found, Incomplete):
+            if self._rest_timer is None:
+                loop = asyncio.get_running_loop()
+                self._rest_timer = loop.call_later(REST_SECONDS, self._stop_holding_back, self._offset)
+        elif isinstance(found, Refused):
+            self.stop()
         return False
 
     async def _fetch(self, deferred: FoundLater) -> None:
@@ -161,24 +169,14 @@ class Subscriber(LiveRequest):
             logger.warning("GET %s ends at %d: %s", self.exchange.request.path, self._offset, error.message)
             return
         self._fetching = None
-        if self._send_event(event) or self._missed_wake_up:
+        if self._take(event) or self._missed_wake_up:
             self.pump()
 
-    def _send_event(self, event: Found) -> bool:
-        """Send an event, if it is one. Returns whether more may follow."""
-        if event is None:
-            return False
-        if isinstance(event, Incomplete):
-            if self._rest_timer is None:
-                loop = asyncio.get_running_loop()
-                self._rest_timer = loop.call_later(REST_SECONDS, self._stop_holding_back, self._offset)
-            return False
-        if isinstance(event, Refused):
-            self.stop()
-            return False
+    def _send_event(self, event: Event) -> bool:
+        """Send an event. Returns whether more may follow."""
         self._offset = event.next_offset
-        self._send(event.encoded)
-        if event.is_last or self.exchange.services.live.is_stopping:
+        self._send(event.chunk)
+        if event.is_last or self._live.is_stopping:
             self.stop()
         return not event.is_up_to_date
 
@@ -225,6 +223,6 @@ class Subscriber(LiveRequest):
         super().stop()
         self._outgoing.end()
 
-    def _send(self, data: bytes) -> None:
-        self.exchange.services.stats.sse_bytes += len(data)
-        self._outgoing.write(data)
+    def _send(self, chunk: BodyChunk) -> None:
+        self._stats.sse_bytes += chunk.size
+        self._outgoing.write(chunk)

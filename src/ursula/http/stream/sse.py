@@ -17,6 +17,7 @@ from ..live.events import Event, PageEvents, encode_control, encode_data
 from ..live.fan_out import subscribe
 from ..observe.request_stats import STREAM_SSE
 from ..syntax.query import ReadQuery, RecordQuery
+from ..wire.request import BodyChunk
 from .long_poll import send_nothing_new
 from .read import RECORD_EXTENSION, bytes_of, record_lines
 
@@ -149,7 +150,7 @@ class StreamEvents(PageEvents[Page]):
             encoded = encode_data(lines)
         is_last = at_tail and page.closed
         control = encode_control(next_offset, cursor, at_tail, is_last, page)
-        return Event(encoded + control, next_offset, at_tail, is_last)
+        return Event(BodyChunk(encoded, control), next_offset, at_tail, is_last)
 
 
 def _is_cut_character(page: Page) -> bool:

@@ -6,7 +6,7 @@ Until then, nothing more is read.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Problem
@@ -86,6 +86,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """The client has disconnected, or we have hung up."""
         self._transport = None
+        self.is_full = True  # nothing can be sent any more
         self._server.forget(self)
         self._parser.close()
         self.pipelined.clear()
@@ -249,13 +250,6 @@ class Connection(asyncio.Protocol):
         """Send bytes."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
-            if self.is_full:
-                self._server.check_unread_soon()
-
-    def write_all(self, pieces: Sequence[bytes]) -> None:
-        """Send several pieces without joining them."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(pieces)
             if self.is_full:
                 self._server.check_unread_soon()
 

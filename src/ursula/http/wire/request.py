@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 BUFFERED_BYTES_MAX = 256 * 1024
 """A connection is not read while more of a body than this waits for the handler of the request."""
 
-SHARED_BYTES_MIN = 4096
-"""Chunks of at least this size are sent without a copy, since many readers may get the same bytes."""
-
 FILE_PART_BYTES = 256 * 1024
 
 NO_BODY = frozenset((204, 304))
@@ -201,38 +198,48 @@ class Request:
         return "" if self.keep_alive else "connection: close\r\n"
 
 
+class BodyChunk:
+    """A part of a body, framed once for all the responses that send it."""
+
+    __slots__ = ("framed", "size")
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.size = sum(map(len, pieces))
+        self.framed = b"".join((b"%x\r\n" % self.size, *pieces, b"\r\n"))
+
+    @property
+    def data(self) -> bytes:
+        """The part without its framing, for clients that do not know chunks."""
+        return self.framed[-2 - self.size : -2]
+
+
 class Outgoing:
     """A response that is sent piece by piece."""
 
-    __slots__ = ("_connection", "_request")
+    __slots__ = ("_connection", "_is_chunked", "_request")
 
     def __init__(self, request: Request, connection: "Connection") -> None:
         self._request = request
         self._connection = connection
+        self._is_chunked = not request.head.is_http_1_0
 
     @property
     def is_full(self) -> bool:
         """Whether the client must read before more is sent. One that has disconnected never will."""
-        return self._connection.is_full or self._connection.is_lost
+        return self._connection.is_full
 
     def when_drained(self, callback: Callable[[], None] | None) -> None:
         """Set a callback for each time that the client has read enough to be sent more."""
         self._connection.on_drained = callback
 
-    def write(self, data: bytes) -> None:
+    def write(self, chunk: BodyChunk) -> None:
         """Send a part of the body."""
-        connection = self._connection
-        if self._request.head.is_http_1_0:
-            connection.write(data)
-        elif len(data) < SHARED_BYTES_MIN:
-            connection.write(b"%x\r\n%s\r\n" % (len(data), data))
-        else:
-            connection.write_all((b"%x\r\n" % len(data), data, b"\r\n"))
+        self._connection.write(chunk.framed if self._is_chunked else chunk.data)
 
     def end(self) -> None:
         """End the body."""
         connection = self._connection
         connection.on_drained = None
-        if not self._request.head.is_http_1_0:
+        if self._is_chunked:
             connection.write(b"0\r\n\r\n")
         connection.finished(self._request)
