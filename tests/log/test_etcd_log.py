@@ -136,7 +136,7 @@ async def test_a_rejection_after_an_unknown_outcome_is_not_taken_for_not_written
     log = await nodes.log()
     leader = await leader_of(log)
     busy = LosesAnswers(leader, losses=1, rejects=True)
-    log._client.endpoints.insert(0, busy)  # type: ignore[arg-type]
+    log._client.endpoints = [busy]  # type: ignore[list-item]
     log._client.current = busy  # type: ignore[assignment]
     position = await log.append(b"one")
     assert await anext(log.follow(BASE)) == (position, b"one")
@@ -367,7 +367,10 @@ async def test_a_log_with_more_entries_than_are_listed_at_once_is_read_and_trimm
     assert await payloads_of(logs[2], 10, positions[19]) == [b"%d" % number for number in range(20, 30)]
 
 
-async def test_values_that_do_not_arrive_in_time_are_read_in_smaller_parts(nodes: Nodes) -> None:
+async def test_values_that_do_not_arrive_in_time_are_read_in_smaller_parts(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ursula.log.etcd.follower.READ_SECONDS", 0.2)
     log, reader = await nodes.log(), await nodes.log()
     for number in range(20):
         await log.append(b"%d" % number)

@@ -1,10 +1,10 @@
 """The replicated log on etcd, in miniature: nodes that propose and follow, a keeper that trims, and crashes.
 
 etcd is what it promises to be: transactions one after another, reads at one revision, a watch that delivers
-every change in order or says that its beginning was compacted. Everything around it fails: requests arrive
-late, twice or never, answers are lost, nodes crash, and the keeper's role moves in the middle of a flush. A
-position is a revision. Each rule that the log must keep has a name and can be broken, to see that a loss
-would be noticed.
+every change in order or says that its beginning was compacted, unless it falls silent. Everything around it
+fails: requests arrive late, twice or never, answers are lost, etcd has no space, members freeze, nodes crash,
+and the keeper's role moves in the middle of a flush. A position is a revision. Each rule that the log must
+keep has a name and can be broken, to see that a loss would be noticed.
 """
 
 import random
@@ -18,6 +18,8 @@ RULES = (
     "a new process is a new proposer",
     "only what was never sent is unavailable",
     "what a manifest has skipped is unknown",
+    "what etcd has no space for is looked up",
+    "a rejection counts only if nothing else is on its way",
     "trimming only moves forward",
     "trimming ends at a manifest that is there",
     "trimming deletes nothing after its end",
@@ -27,6 +29,9 @@ RULES = (
     "the trimmed position and the entries are read at one revision",
     "the watch continues at the revision of the read",
     "a manifest has the count at its position",
+    "a silent watch is left for another member",
+    "a read asks for the tail after it began",
+    "the tail is that of a majority",
 )
 
 COUNT = "the count of entries is compared with the version of the head"
@@ -34,7 +39,7 @@ COUNT = "the count of entries is compared with the version of the head"
 
 
 class Lost(Exception):
-    """Something that was acknowledged is not there, is there twice, or two nodes disagree."""
+    """Something acknowledged is not there, is there twice or was not read, or two nodes disagree."""
 
 
 class Stopped(Exception):
@@ -138,6 +143,14 @@ class Etcd:
 
 
 @dataclass
+class Read:
+    """A request on a node that must see everything that was acknowledged before it."""
+
+    acknowledged: frozenset[int]
+    tail: int | None = None
+
+
+@dataclass
 class Flush:
     """A flush under way, and how far it came."""
 
@@ -171,6 +184,10 @@ class Node:
         self.queue: list[int] = []
         self.sent: Append | None = None
         """The append that etcd has not answered: one at a time."""
+        self.attempts = 0
+        """How often it was sent."""
+        self.reads: list[Read] = []
+        self.last_tail: int | None = None
         self.waiting: dict[int, int] = {}
         """Commands by number whose clients wait until the entry is applied."""
         self.generation = 1
@@ -184,6 +201,7 @@ class Node:
         self.loaded: Manifest | None = None
         self.is_protected = False
         self.watch_from = 0
+        self.is_silent = False
         self.trimmed_before: int | None = None
 
     def start(self) -> None:
@@ -227,6 +245,7 @@ class Node:
             self.last_number += 1
             self.sent = Append(self.proposer, self.last_number, command, self.generation)
             self.waiting[self.last_number] = command
+            self.attempts = 1
             self.world.network.append(self.sent)
         elif len(self.queue) < 2:
             self.world.commands += 1
@@ -240,6 +259,7 @@ class Node:
             self.last_number += 1
             self.sent = self.sent._replace(number=self.last_number)
             self.waiting[self.last_number] = self.sent.command
+        self.attempts += 1
         self.world.network.append(self.sent)
 
     def give_up(self) -> None:
@@ -264,11 +284,51 @@ class Node:
         elif version < number - 1:
             raise Stopped(f"the version of {request} is {version}")
 
+    def take_rejection(self, request: Append) -> None:
+        """etcd has no space, but may have written the append that has exceeded it."""
+        world, number = self.world, request.number
+        if self.sent != request:
+            return
+        if self.attempts > 1 and world.keeps("a rejection counts only if nothing else is on its way"):
+            return
+        is_written = world.etcd.versions.get(self.proposer, 0) == number
+        if is_written and world.keeps("what etcd has no space for is looked up"):
+            self.sent = None
+            return
+        self.sent, self.last_number = None, number - 1
+        command = self.waiting.pop(number, None)
+        if command is not None:
+            world.answer(command, "not written")
+
+    # Reading
+
+    def read_on(self) -> None:
+        """The next step of the oldest read: it begins, finds out the tail, and ends when that is applied."""
+        world, etcd = self.world, self.world.etcd
+        if not self.reads:
+            self.reads.append(Read(world.acknowledged()))
+            if not world.keeps("a read asks for the tail after it began"):
+                self.reads[0].tail = self.last_tail
+        elif self.reads[0].tail is None:
+            known = len(etcd.history)
+            if not world.keeps("the tail is that of a majority"):
+                known -= world.random.randint(0, 2)  # of a member that lags
+            self.reads[0].tail = self.last_tail = etcd.history[known - 1].position if known > 0 else 0
+        elif self.position >= self.reads[0].tail:
+            missing = self.reads.pop(0).acknowledged.difference(self.commands)
+            if missing:
+                raise Lost(f"a read on node {self.number} did not see {missing}")
+
     # Following
 
     def follow(self) -> None:
         """Apply the next entry of the watch, or read again where there is none."""
         etcd = self.world.etcd
+        if self.is_silent:
+            tail = etcd.history[-1].position if etcd.history else 0
+            if self.position < tail and self.world.keeps("a silent watch is left for another member"):
+                self.watches = self.is_silent = False
+            return
         if not self.watches:
             if self.watch_from <= etcd.compacted:
                 self.read()
@@ -380,6 +440,10 @@ class World:
         """Answer a client, once."""
         self.answers.setdefault(command, answer)
 
+    def acknowledged(self) -> frozenset[int]:
+        """What was acknowledged so far."""
+        return frozenset(one for one, answer in self.answers.items() if answer == "acknowledged")
+
     def check(self, node: Node) -> None:
         """What a node has applied is the beginning of the history, up to its position."""
         history = self.etcd.history
@@ -393,6 +457,8 @@ class World:
                 node.start()
             elif node.count < len(self.etcd.history):
                 node.follow()
+            elif node.reads:
+                node.read_on()
             else:
                 return
         raise Late(f"node {node.number} does not reach the end of the log")
@@ -402,6 +468,14 @@ class World:
         choose = self.random
         place = choose.randrange(len(self.network))
         request = self.network[place]
+        if choose.random() < 0.05:
+            self.network.pop(place)
+            if choose.random() < 0.3:
+                self.etcd.append(request)
+            for node in self.nodes:
+                if node.proposer == request.proposer:
+                    node.take_rejection(request)
+            return
         if choose.random() < 0.7:
             self.network.pop(place)
         version = self.etcd.append(request)
@@ -434,11 +508,15 @@ class World:
             self.etcd.fence()
         elif not node.is_started:
             node.start()
-        elif chance < 0.52:
+        elif chance < 0.51:
             node.watches = False
-        elif chance < 0.56:
+        elif chance < 0.515:
+            node.is_silent = node.watches
+        elif chance < 0.55:
+            node.read_on()
+        elif chance < 0.58:
             self.etcd.declare(node.number, node.position)
-        elif chance < 0.8:
+        elif chance < 0.84:
             node.next_of_flush()
         else:
             node.follow()
