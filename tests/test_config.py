@@ -65,6 +65,7 @@ def test_the_defaults_are_those_of_the_protocol() -> None:
     assert settings.server.data_dir == Path("data")
     assert settings.server.log == "file"
     assert settings.http.long_poll == 3.0
+    assert settings.http.reads == "linearizable"
     assert settings.cors.origins == ("*",)
     assert settings.limits.append_bytes == 32 * 1024 * 1024
     assert settings.limits.inflight_bytes == 256 * 1024 * 1024

@@ -89,6 +89,40 @@ def check_complete(nodes: list[ClusterNode], path: str, acknowledged: dict[str, 
     assert set(acknowledged) <= set(parts)
 
 
+@contextmanager
+def restarted_with(node: ClusterNode, name: str, value: str) -> Iterator[None]:
+    """A node with another setting, until the block ends."""
+    variable = "URSULA_" + name.upper().replace(".", "__")
+    node._environment[variable] = value
+    try:
+        restart(node)
+        yield
+    finally:
+        del node._environment[variable]
+        restart(node)
+
+
+def restart(node: ClusterNode) -> None:
+    node.stop()
+    node.start(ready=False)
+    node.wait_until_in_cluster()
+
+
+@contextmanager
+def frozen(nodes: list[ClusterNode]) -> Iterator[None]:
+    """Let nodes do nothing, with their connections open, until the block ends."""
+    processes = [process for node in nodes for process in (node.process.pid, node.etcd)]
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+    for node in nodes:
+        node.wait_until_in_cluster()
+
+
 def leader_of(nodes: list[ClusterNode]) -> ClusterNode:
     """The node whose member leads."""
     status = httpx.get(f"{nodes[0].url}/cluster/status").json()
@@ -175,11 +209,7 @@ def test_the_lead_moves_when_asked(nodes: list[ClusterNode]) -> None:
 
 def test_a_node_that_leaves_writes_to_the_leader_redirects(nodes: list[ClusterNode], stream: str) -> None:
     redirecting, leader = nodes[2], nodes[0]
-    redirecting._environment["URSULA_SERVER__WRITE_ONLY_LEADER"] = "true"
-    try:
-        redirecting.stop()
-        redirecting.start(ready=False)
-        redirecting.wait_until_in_cluster()
+    with restarted_with(redirecting, "server.write_only_leader", "true"):
         httpx.post(f"{leader.url}/cluster/transfer-leader", json={"node_id": leader.number}, timeout=20)
         until(lambda: leader_of([redirecting, *nodes]) is leader)
         answer = httpx.post(f"{redirecting.url}{stream}?a=b", content="x;", headers=TEXT)
@@ -190,11 +220,23 @@ def test_a_node_that_leaves_writes_to_the_leader_redirects(nodes: list[ClusterNo
         assert content(redirecting, stream) == "x;"
         httpx.post(f"{leader.url}/cluster/transfer-leader", json={"node_id": 3}, timeout=20)
         until(lambda: append(redirecting, stream, "y;").status_code == 204)
-    finally:
-        del redirecting._environment["URSULA_SERVER__WRITE_ONLY_LEADER"]
-        redirecting.stop()
-        redirecting.start(ready=False)
-        redirecting.wait_until_in_cluster()
+
+
+def test_a_local_read_needs_no_majority(nodes: list[ClusterNode], stream: str) -> None:
+    local, others = nodes[2], nodes[:2]
+    with restarted_with(local, "http.reads", "local"):
+        append(others[0], stream, "known;")
+        until(lambda: httpx.get(f"{local.url}{stream}?offset=-1").text == "known;")
+        assert content(local, stream) == "known;"
+        with frozen(others):
+
+            def read() -> httpx.Response:
+                return httpx.get(f"{local.url}{stream}?offset=-1", timeout=1)
+
+            until(lambda: "stream-up-to-date" not in read().headers)
+            assert (read().status_code, read().text) == (200, "known;")
+            assert httpx.head(local.url + stream, timeout=1).headers["stream-next-offset"].endswith("6")
+        until(lambda: "stream-up-to-date" in read().headers)
 
 
 def test_a_killed_node_costs_no_acknowledged_write(nodes: list[ClusterNode], stream: str) -> None:

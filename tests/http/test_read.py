@@ -256,3 +256,14 @@ def test_no_read_is_up_to_date_while_nobody_can_tell_how_far_the_log_reaches(
         answer = api.get("/v1/stream/s", params={"offset": data.headers["stream-next-offset"]})
         refused(answer, 503, "unavailable")
         assert "no quorum" in answer.text
+
+
+def test_local_reads_are_the_same_on_a_single_node(start_server: StartServer) -> None:
+    with httpx.Client(base_url=start_server(http__reads="local").url) as api:
+        path = "/v1/stream/only"
+        refused(api.get(path), 404, "stream_not_found")
+        make(api, path, TEXT, b"one")
+        answer = api.get(path)
+        assert (answer.text, answer.headers["stream-up-to-date"]) == ("one", "true")
+        with api.stream("GET", path, params={"offset": "now", "live": "sse"}) as events:
+            assert "event: control" in events.iter_lines()

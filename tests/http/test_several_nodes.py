@@ -1,6 +1,7 @@
 """Several nodes on one log, over HTTP: each answers with everything that any of them has acknowledged."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.http.staged import arrow
 from ursula.config import Address, Settings
 from ursula.engine import node as nodes
 from ursula.http.app import App
+from ursula.http.certainty import Contact
 from ursula.http.server import listen, services_of
 from ursula.http.wire.server import WireServer
 
@@ -24,13 +26,17 @@ PRODUCER = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}
 
 
 @asynccontextmanager
-async def serving(node: Member) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a node, which is served until the block ends."""
+async def serving(node: Member, is_local: bool = False) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of a node, which is served until the block ends; with `is_local`, as by `http.reads`."""
     settings, listener = Settings(), listen(Address("127.0.0.1", 0))
     wire = WireServer(listener, 100, settings.limits.unread_bytes, settings.http.keep_alive)
-    services = services_of(settings, node, wire, "nowhere.test")
+    contact = Contact(node) if is_local else None
+    services = services_of(settings, node, wire, "nowhere.test", contact=contact)
     node.on_restart = services.live.end_all
-    task = asyncio.create_task(wire.serve(App(services).handle, services.cors.lines(None), None))
+    tasks = [asyncio.create_task(wire.serve(App(services).handle, services.cors.lines(None), None))]
+    if contact is not None:
+        tasks.append(asyncio.create_task(contact.run()))
+        await until(lambda: contact.problem is None)
     port = listener.getsockname()[1]
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
         try:
@@ -38,15 +44,37 @@ async def serving(node: Member) -> AsyncIterator[httpx.AsyncClient]:
         finally:
             services.live.shut_down()
             await wire.stop(1)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager
-async def clients_of(cluster: Cluster) -> AsyncIterator[list[httpx.AsyncClient]]:
+async def clients_of(cluster: Cluster, is_local: bool = False) -> AsyncIterator[list[httpx.AsyncClient]]:
     """A client of each node."""
     async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(serving(node)) for node in cluster.nodes.values()]
+        yield [await stack.enter_async_context(serving(node, is_local)) for node in cluster.nodes.values()]
+
+
+async def is_up_to_date(client: httpx.AsyncClient, path: str) -> bool:
+    """Whether a read of everything says that there is no more."""
+    answer = await client.get(path, params={"offset": "-1"})
+    assert answer.status_code == 200, answer.text
+    return "stream-up-to-date" in answer.headers
+
+
+async def controls_of(events: httpx.Response) -> AsyncIterator[dict[str, object]]:
+    """The control events of a live read."""
+    is_control = False
+    async for line in events.aiter_lines():
+        if is_control and line.startswith("data:"):
+            yield json.loads(line.removeprefix("data:"))
+        is_control = line == "event: control"
+
+
+def problem_of(answer: httpx.Response) -> tuple[int, str]:
+    """The status and the code of an error."""
+    return answer.status_code, answer.json()["error"]["code"]
 
 
 async def test_every_node_answers_with_what_was_acknowledged_on_another(tmp_path: Path) -> None:
@@ -70,7 +98,7 @@ async def test_every_node_answers_with_what_was_acknowledged_on_another(tmp_path
 async def test_a_read_that_cannot_be_certain_has_its_data_without_being_up_to_date(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ursula.http.stream.read.CERTAIN_SECONDS_MAX", 0.2)
+    monkeypatch.setattr("ursula.http.certainty.CERTAIN_SECONDS_MAX", 0.2)
     async with cluster_of(2, tmp_path) as cluster, clients_of(cluster) as (first, second):
         await first.put("/chat")
         await first.put("/chat/s", headers=TEXT, content=b"hello")
@@ -79,6 +107,7 @@ async def test_a_read_that_cannot_be_certain_has_its_data_without_being_up_to_da
         read = await second.get("/chat/s", params={"offset": "-1"})
         assert (read.status_code, read.content) == (200, b"hello")
         assert "stream-up-to-date" not in read.headers
+        assert read.headers["cache-control"] == "no-store", "the next read from there may have more"
         again = await second.get("/chat/s", params={"offset": read.headers["stream-next-offset"]})
         assert (again.status_code, again.json()["error"]["code"]) == (503, "unavailable")
         assert (await second.get("/chat/nothing", params={"offset": "-1"})).status_code == 503
@@ -203,3 +232,89 @@ async def test_a_node_that_is_cut_off_says_nothing_of_the_tail(tmp_path: Path) -
         assert (await second.head(path)).status_code == 503
         cluster.nodes[1].connection.is_cut_off = False
         assert (await second.get(path, params={"offset": "-1"})).content == b"before"
+
+
+async def test_a_local_read_is_answered_from_what_its_node_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ursula.http.certainty.CERTAIN_SECONDS_MAX", 0.2)
+    async with cluster_of(2, tmp_path) as cluster, clients_of(cluster, is_local=True) as (first, second):
+        await first.put("/chat")
+        await first.put("/chat/s", headers=TEXT, content=b"old")
+        await first.put("/chat/s/attrs", json={"title": "old"})
+        await cluster.in_step()
+        behind = cluster.nodes[1].connection
+        behind.is_silent = True
+        await first.post("/chat/s", headers=TEXT, content=b"new")
+        await first.put("/chat/s/attrs", json={"title": "new"})
+        await first.put("/chat/unknown", headers=TEXT)
+        await first.put("/more")
+        read = await second.get("/chat/s", params={"offset": "-1"})
+        assert (read.content, read.headers["stream-up-to-date"]) == (b"old", "true")
+        head = await second.head("/chat/s")
+        assert int(head.headers["stream-next-offset"]) == 3
+        assert (await second.get("/chat/s/attrs")).json() == {"title": "old"}
+        assert (await second.get("/chat/s/bootstrap")).headers["stream-next-offset"] == "3".zfill(20)
+        assert (await second.get("/chat/streams")).json()["stream_count"] == 1
+        assert (await second.get("/chat")).json()["streams"] == 1
+        assert len((await second.get("/cluster/buckets")).json()["buckets"]) == 1
+        feed = await second.get("/chat", params={"offset": "-1"})
+        assert (feed.text.count("\n"), feed.headers["stream-up-to-date"]) == (3, "true")
+        unknown = [
+            second.get("/chat/unknown", params={"offset": "-1"}),
+            second.get("/chat/s", params={"offset": "6"}),
+            second.get("/chat/unknown/attrs"),
+            second.get("/more/streams"),
+            second.get("/cluster/plan?bucket=chat"),
+        ]
+        for answer in await asyncio.gather(*unknown):
+            assert problem_of(answer) == (503, "unavailable"), "it may have been written on another node"
+        behind.is_silent = False
+        await cluster.in_step()
+        assert (await second.get("/chat/s", params={"offset": "-1"})).content == b"oldnew"
+        nothing = await second.get("/chat/nothing", params={"offset": "-1"})
+        assert problem_of(nothing) == (404, "stream_not_found")
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+async def test_a_local_read_says_that_it_is_up_to_date_only_while_its_node_is_in_contact(
+    is_silent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ursula.http.certainty.CONTACT_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("ursula.http.certainty.ASK_SECONDS", 0.05)
+    async with cluster_of(2, tmp_path) as cluster, clients_of(cluster, is_local=True) as (first, second):
+        path, connection = "/v1/stream/s", cluster.nodes[1].connection
+        await first.put(path, headers=TEXT, content=b"known")
+        snapshot = "/_default/s/snapshot/" + "5".zfill(20)
+        assert (await first.put(snapshot + "?trim=false", content=b"{}")).status_code == 204
+        await cluster.in_step()
+        assert await is_up_to_date(second, path)
+        end = {"offset": "5"}
+        async with second.stream("GET", path, params=end | {"live": "sse"}) as events:
+            controls = controls_of(events)
+            assert "upToDate" in await anext(controls)
+            # The log answers no questions, or it does and nothing of it comes through.
+            connection.is_silent, cluster.is_unreachable = is_silent, not is_silent
+            assert (await first.post(path, headers=TEXT, content=b"new")).status_code == 204
+            async with asyncio.timeout(30):
+                while await is_up_to_date(second, path):
+                    await asyncio.sleep(0.01)
+            if not is_silent:
+                await anext(controls)
+                await first.post(path, headers=TEXT, content=b"newer")
+                assert "upToDate" not in await anext(controls)
+            for url in (snapshot, "/_default/s/bootstrap"):
+                answer = await second.get(url)
+                assert (answer.status_code, "stream-up-to-date" in answer.headers) == (200, False)
+            feed = await second.get("/_default", params={"offset": "-1"})
+            assert (feed.status_code, "stream-up-to-date" in feed.headers) == (200, False)
+            assert (await second.head(path)).status_code == 200
+            now = {"offset": "now"}
+            for query in (now, now | {"live": "long-poll"}, now | {"live": "sse"}):
+                for target in (path, "/_default"):
+                    answer = await second.get(target, params=query)
+                    assert problem_of(answer) == (503, "unavailable"), "there is nothing to say for certain"
+            connection.is_silent = cluster.is_unreachable = False
+            async with asyncio.timeout(30):
+                while not await is_up_to_date(second, path):
+                    await asyncio.sleep(0.01)

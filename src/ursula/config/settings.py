@@ -140,8 +140,13 @@ class ColdSettings:
 
 @dataclass(frozen=True)
 class HttpSettings:
-    """How reads are cached, and how long live reads and idle connections last."""
+    """How reads are answered and cached, and how long live reads and idle connections last."""
 
+    reads: str = key(
+        "linearizable",
+        choice("linearizable", "local"),
+        "What reads in a cluster show: linearizable is all that is acknowledged, local is what the node has.",
+    )
     cache: str = key(
         "public",
         choice("public", "private"),

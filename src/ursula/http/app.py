@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from .certainty import Contact
 from .errors import Problem
 from .exchange import Exchange
 from .routes import APPEND, Match, resolve
@@ -24,6 +25,11 @@ class App:
         self._services = services
         self._before = before
         self.failure: str | None = None
+
+    @property
+    def contact(self) -> Contact | None:
+        """The contact with the log that must be kept, if reads are answered from the node's own state."""
+        return self._services.contact
 
     def handle(self, request: Request) -> None:
         """Answer a request, now or later from a callback. Its body may still be arriving."""

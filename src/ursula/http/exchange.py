@@ -12,8 +12,11 @@ import msgspec
 
 from ..engine.failures import Failure, NotCurrent, OutcomeUnknown, Unavailable
 from ..engine.interface import GroupApi
+from ..engine.reads.deferred import Deferred
 from ..model.outcomes import Description, Refused
+from .certainty import in_time
 from .errors import Problem
+from .store_problems import fetch_deferred
 from .syntax.hosts import is_valid_host
 from .syntax.names import BUCKET_PATTERN, Target, is_bucket_name
 from .syntax.tokens import OFFSET_DIGITS, format_offset, parse_incarnation
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from .services import Services
 
 T = TypeVar("T")
+P = TypeVar("P")
 
 NDJSON = "application/x-ndjson"
 JSON_HEADERS: HeaderList = [("content-type", "application/json"), ("cache-control", "no-store")]
@@ -39,6 +43,7 @@ class Exchange:
     """A request as a handler sees it, and the ways to answer it, of which the handler uses one, once."""
 
     __slots__ = (
+        "_doubt",
         "answered",
         "began_at",
         "cors_lines",
@@ -64,6 +69,7 @@ class Exchange:
         self.held_bytes = 0
         self.answered = False
         self.cors_lines = cors_lines
+        self._doubt: str | None = None
 
     # The request
 
@@ -110,28 +116,104 @@ class Exchange:
             raise self.problem(outcome)
         raise TypeError(f"this is the outcome of another command: {outcome!r}")
 
-    async def describe(self) -> Description:
-        """Describe the target, including everything that was acknowledged before the request."""
-        await self.wait_until_current()
-        found = self.group.describe(self.target.bucket, self.target.stream, self.requested_incarnation())
-        return self.expect(Description, found)
+    # How recent the applied state is
 
     async def wait_until_current(self) -> None:
-        """Wait until the applied state is recent enough for the request. Once is enough: it remains so.
+        """Wait until everything acknowledged before the request is applied. Once is enough: it remains so.
 
         If the deadline of the target has passed, the stream ends first.
         """
-        await self.expire_if_due()
         if not self.group.is_current:
             await self.group.current()
+        await self.expire_if_due()
+
+    async def settle(self) -> None:
+        """The same for a read, which does not wait for long; raises NotCurrent."""
+        if self._is_overdue or not self.group.is_current:
+            await in_time(self.wait_until_current())
+
+    async def describe(self) -> Description:
+        """Describe the target of a read."""
+        return await self.find(Description, self.described)
+
+    def described(self) -> Description | Refused:
+        """The description of the target in the applied state, however old that is."""
+        return self.group.describe(self.target.bucket, self.target.stream, self.requested_incarnation())
+
+    async def find(self, kind: type[T], read: Callable[[], T | Refused]) -> T:
+        """What a read finds in the applied state, once that is recent enough.
+
+        A node that answers reads from its own state asks for the tail only if it would refuse the read: it
+        may be a moment behind the node on which the stream was just created.
+        """
+        if not self.reads_locally:
+            await self.settle()
+            return self.expect(kind, read())
+        if self._is_overdue:
+            await in_time(self.expire_if_due())
+        found = read()
+        if isinstance(found, Refused):
+            await self.settle()
+            found = read()
+        return self.expect(kind, found)
+
+    async def read_page(
+        self, read: Callable[[GroupApi], P | Refused | Deferred[P]], needs_tail: Callable[[P], bool]
+    ) -> P | Refused:
+        """Read a page; if it depends on the newest state (`needs_tail`), that state is waited for.
+
+        Without that state a page remains as it is, and `doubt` says why it may be followed by more. What was
+        current when the request arrived is good enough, even after a wait.
+        """
+        group = self.group
+        is_current = group.is_current
+        if self._is_overdue:
+            await in_time(self.expire_if_due())
+        page = await _fetched(read(group))
+        if not is_current and self.must_settle(page, needs_tail):
+            try:
+                await self.settle()
+            except NotCurrent as error:
+                if isinstance(page, Refused):
+                    raise
+                self._doubt = str(error)
+            else:
+                page = await _fetched(read(group))
+        if self.group is not group:
+            raise NotCurrent("the node has started again")
+        return page
+
+    def must_settle(self, page: P | Refused, needs_tail: Callable[[P], bool]) -> bool:
+        """Whether a response must not be sent before the newest state is applied."""
+        return isinstance(page, Refused) or (not self.reads_locally and needs_tail(page))
+
+    def check_certain(self) -> None:
+        """Raise NotCurrent if the response must not say that its client has everything."""
+        if (doubt := self.doubt) is not None:
+            raise NotCurrent(doubt)
+
+    @property
+    def reads_locally(self) -> bool:
+        """Whether this node answers reads from its own state, without asking for the tail of the log."""
+        return self.services.contact is not None
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the response must not say that its client has everything; None if it may."""
+        contact = self.services.contact
+        return self._doubt if self._doubt is not None or contact is None else contact.problem
 
     async def expire_if_due(self) -> None:
         """End the target if its deadline has passed."""
-        group, target = self.group, self.target
-        if target.stream and group.is_overdue(target.bucket, target.stream):
-            outcome = await group.end_overdue(target.bucket, target.stream)
+        if self._is_overdue:
+            outcome = await self.group.end_overdue(self.target.bucket, self.target.stream)
             if isinstance(outcome, Failure):
                 raise self.problem(outcome)
+
+    @property
+    def _is_overdue(self) -> bool:
+        target = self.target
+        return bool(target.stream) and self.group.is_overdue(target.bucket, target.stream)
 
     # The response
 
@@ -271,3 +353,7 @@ class Exchange:
             self.held_bytes = 0
         services.stats.note(self.label, request.method, status, perf_counter() - self.began_at)
         return True
+
+
+async def _fetched(page: P | Refused | Deferred[P]) -> P | Refused:
+    return await fetch_deferred(page) if isinstance(page, Deferred) else page

@@ -28,6 +28,7 @@ from ..log.interface import LogDamaged
 from ..model.codec.entry import EntryUnreadable
 from .app import App
 from .body.read import Bodies
+from .certainty import Contact
 from .cluster.bulk_write import check_row
 from .joining import Joining
 from .leader_only import LeaderOnly
@@ -104,7 +105,9 @@ async def _serve(settings: Settings) -> int:
             open_shared=None if cluster is None else cluster.open_log,
             peers=None if cluster is None else cluster.peers,
         )
-        services = services_of(settings, node, wire, str(advertise), cluster)
+        is_local = cluster is not None and settings.http.reads == "local"
+        contact = Contact(node) if is_local else None
+        services = services_of(settings, node, wire, str(advertise), cluster, contact)
         node.on_restart = services.live.end_all
         if cluster is not None and settings.server.write_only_leader:
             return node, App(services, LeaderOnly(cluster).check)
@@ -148,8 +151,10 @@ class _Server:
             node, app = make_app(cluster)
             self._wire.handle = app.handle
             cluster.progress = lambda: [(group.applied, group.samples()) for group in node.groups]
-            watching = asyncio.create_task(cluster.run(app.end_waiting))
-            return await self._run(node, app, [serving, watching], cluster)
+            watching = [asyncio.create_task(cluster.run(app.end_waiting))]
+            if app.contact is not None:
+                watching.append(asyncio.create_task(app.contact.run()))
+            return await self._run(node, app, [serving, *watching], cluster)
         except (ClusterRefused, EtcdFailed, FolderRefused, StoreFailed) as failure:
             raise StartRefused(str(failure)) from None
         finally:
@@ -233,7 +238,12 @@ def clock_of(environ: Mapping[str, str]) -> Clock:
 
 
 def services_of(
-    settings: Settings, node: Node, wire: WireServer, advertise: str, cluster: "Cluster | None" = None
+    settings: Settings,
+    node: Node,
+    wire: WireServer,
+    advertise: str,
+    cluster: "Cluster | None" = None,
+    contact: Contact | None = None,
 ) -> Services:
     """Assemble the services that handlers may use."""
     limits, http = settings.limits, settings.http
@@ -253,6 +263,7 @@ def services_of(
         advertise=advertise,
         spools=node.scratch,
         cluster=cluster,
+        contact=contact,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..engine.interface import ClusterApi, NodeApi
 from .body.read import Bodies
 from .bucket.feed_lines import FeedLines
+from .certainty import Contact
 from .live.connections import LiveConnections
 from .observe.request_stats import RequestStats
 from .syntax.cors import CorsPolicy
@@ -45,6 +46,8 @@ class Services:
     """A folder for responses that are too large to be assembled in memory."""
     cluster: ClusterApi | None = None
     """The cluster that this node is a part of; a single node has none."""
+    contact: Contact | None = None
+    """This node's contact with the log, if it answers reads from its own state."""
     stats: RequestStats = field(default_factory=RequestStats)
     live: LiveConnections = field(default_factory=LiveConnections)
     fan_outs: "dict[str, FanOut]" = field(default_factory=dict)

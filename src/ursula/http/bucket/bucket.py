@@ -30,20 +30,19 @@ async def get_bucket(exchange: Exchange) -> None:
     if query and {"offset", "live"} & parse_query(query).keys():
         await get_feed(exchange)
         return
-    await exchange.wait_until_current()
-    found = exchange.expect(BucketDescription, exchange.group.describe_bucket(exchange.target.bucket))
+    bucket = exchange.target.bucket
+    found = await exchange.find(BucketDescription, lambda: exchange.group.describe_bucket(bucket))
     exchange.reply_json(200, {"bucket_id": found.name, "streams": found.stream_count})
 
 
 async def list_streams(exchange: Exchange) -> None:
     """GET on the streams of a bucket: a page of them, sorted by id."""
     bucket = exchange.target.bucket
-    await exchange.wait_until_current()
     given = parse_query(exchange.request.query_string)
     prefix = given.get("prefix", "")
     limit = parse_count(given, "limit", LIST_PAGE_MAX, 1, LIST_PAGE_MAX)
-    found = exchange.group.list_streams(bucket, prefix, given.get("after", ""), limit)
-    page = exchange.expect(Listing, found)
+    after = given.get("after", "")
+    page = await exchange.find(Listing, lambda: exchange.group.list_streams(bucket, prefix, after, limit))
     answer = {
         "bucket_id": bucket,
         "prefix": prefix,

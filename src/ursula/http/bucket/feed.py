@@ -1,6 +1,7 @@
 """The feed: everything that happens in a bucket, in one order, read like a stream of lines."""
 
 import asyncio
+from functools import partial
 
 from ...engine.group.watchers import bucket_key
 from ...engine.interface import GroupApi
@@ -12,7 +13,6 @@ from ..exchange import NDJSON, Exchange
 from ..live.fan_out import subscribe
 from ..live.long_poll import LongPoll, cursor_header
 from ..observe.request_stats import FEED, FEED_LONG_POLL, FEED_SSE
-from ..store_problems import fetch_deferred
 from ..syntax.query import Live, ReadQuery, parse_query, parse_read_query
 from ..syntax.tokens import format_offset, parse_offset
 from ..wire.headers import HeaderList
@@ -38,7 +38,6 @@ async def get_feed(exchange: Exchange) -> None:
         raise Problem("invalid_parameter", "a feed is read by position, not by record")
     until_text = parse_query(exchange.request.query_string).get("until")
     until = None if until_text is None else _parse_until(until_text, query)
-    await exchange.wait_until_current()
     services, group = exchange.services, exchange.group
     incarnation = exchange.headers.get("stream-incarnation")
     if incarnation is not None and incarnation != services.node.feed_incarnation:
@@ -46,12 +45,20 @@ async def get_feed(exchange: Exchange) -> None:
         raise Problem("incarnation_mismatch", message, [_incarnation_header(exchange)])
     for position in (query.offset, until):
         check_rewound(exchange, group, position)
-    page = _read_page(group, exchange.target.bucket, query, until)
-    if isinstance(page, Deferred):
-        page = await fetch_deferred(page)
+    bucket = exchange.target.bucket
+    page = await exchange.read_page(
+        lambda group: _read_page(group, bucket, query, until), partial(_needs_tail, query)
+    )
     if isinstance(page, Refused):
         raise exchange.problem(page)
+    if (not page.entries or query.live is Live.SSE) and _needs_tail(query, page):
+        exchange.check_certain()
     await _answer(exchange, group, query, page)
+
+
+def _needs_tail(query: ReadQuery, page: FeedPage) -> bool:
+    """Whether the response depends on the newest state, as for streams."""
+    return page.next_position >= page.tail or query.live is Live.SSE
 
 
 def _parse_until(text: str, query: ReadQuery) -> int:
@@ -146,7 +153,7 @@ def _headers(exchange: Exchange, page: FeedPage) -> HeaderList:
         ("cache-control", "no-store"),
         _incarnation_header(exchange),
     ]
-    if page.next_position >= page.tail:
+    if page.next_position >= page.tail and exchange.doubt is None:
         headers.append(("stream-up-to-date", "true"))
     return headers
 

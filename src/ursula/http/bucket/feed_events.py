@@ -21,7 +21,7 @@ class FeedEvents(PageEvents[FeedPage]):
 
     def __init__(self, group: GroupApi, exchange: Exchange) -> None:
         key = bucket_key(exchange.target.bucket)
-        super().__init__(key, key)
+        super().__init__(key, key, exchange.services.contact)
         self._group = group
         self._bucket = exchange.target.bucket
         self._bytes_max = min(EVENT_BYTES, exchange.services.reads.sse_bytes)
@@ -46,7 +46,7 @@ class FeedEvents(PageEvents[FeedPage]):
         page = await deferred.get()
         if isinstance(page, FeedPage) and not page.entries and page.next_position > offset:
             position = page.next_position
-            control = encode_control(position, cursor_at(time.time(), cursor), True, False)
+            control = encode_control(position, cursor_at(time.time(), cursor), self.is_certain, False)
             return Event(BodyChunk(control), position, True, False)
         return self.event_of(page, offset, cursor, is_final)
 
@@ -55,15 +55,16 @@ class FeedEvents(PageEvents[FeedPage]):
         page = self._read(offset, 1)
         if isinstance(page, Refused | Deferred) or page.entries:
             return None
-        return encode_control(page.next_position, cursor, True, False)
+        return encode_control(page.next_position, cursor, self.is_certain, False)
 
     def encode(self, page: FeedPage, cursor: str, is_final: bool) -> Event:
         """The entries of a page as events."""
         encoded = []
+        is_at_tail = page.next_position >= page.tail
         last = page.entries[-1].position
         for entry in page.entries:
             position = page.next_position if entry.position == last else entry.position
-            up_to_date = entry.position == last and page.next_position >= page.tail
+            up_to_date = entry.position == last and is_at_tail and self.is_certain
             encoded.append(encode_data(self._lines.recent(self._bucket, entry)))
             encoded.append(encode_control(position, cursor, up_to_date, False))
-        return Event(BodyChunk(*encoded), page.next_position, page.next_position >= page.tail, False)
+        return Event(BodyChunk(*encoded), page.next_position, is_at_tail, False)

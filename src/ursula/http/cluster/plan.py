@@ -20,7 +20,7 @@ async def get_plan(exchange: Exchange) -> None:
         raise Problem("invalid_parameter", "after must be a position; without it, the plan covers everything")
     exchange.target = Target(bucket, "", False)
     node, group = exchange.services.node, exchange.group
-    await exchange.wait_until_current()
+    await exchange.settle()
     check_rewound(exchange, group, after)
     found = exchange.expect(Plan, group.plan(bucket, after))
     answer = {

@@ -8,6 +8,7 @@ from ...engine.status.cold_status import ColdStatus
 from ...engine.status.group_status import GroupStatus
 from ...log.interface import purged_to
 from ...model.limits import LIST_PAGE_MAX
+from ..certainty import in_time
 from ..errors import Problem
 from ..exchange import Exchange
 from ..syntax.query import parse_count, parse_query
@@ -143,7 +144,8 @@ async def list_buckets(exchange: Exchange) -> None:
     given = parse_query(exchange.request.query_string)
     limit = parse_count(given, "limit", LIST_PAGE_MAX, 1, LIST_PAGE_MAX)
     node = exchange.services.node
-    await node.current()
+    if not exchange.reads_locally:
+        await in_time(node.current())
     found = node.list_buckets(given.get("after", ""), limit + 1)
     page, has_more = found[:limit], len(found) > limit
     answer = {

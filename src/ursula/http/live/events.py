@@ -8,6 +8,7 @@ import msgspec
 
 from ...engine.reads.deferred import Deferred
 from ...model.outcomes import RecordPage, Refused
+from ..certainty import Contact
 from ..syntax.tokens import cursor_at, format_offset
 from ..wire.request import BodyChunk
 
@@ -19,7 +20,7 @@ class Event(NamedTuple):
 
     chunk: BodyChunk
     next_offset: int
-    is_up_to_date: bool
+    is_at_tail: bool
     is_last: bool
 
 
@@ -43,10 +44,17 @@ class PageEvents(Generic[P]):
     or once their page has come from the store; and those that have just connected.
     """
 
-    def __init__(self, key: str, watched: str) -> None:
+    def __init__(self, key: str, watched: str, contact: Contact | None) -> None:
+        """`contact` is that of a node that answers reads from its own state."""
         self.key = key
         self.watched = watched
+        self._contact = contact
         self._encoded: tuple[tuple[object, ...], Event] | None = None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether an event at the tail may say so."""
+        return self._contact is None or self._contact.problem is None
 
     def read(self, offset: int) -> P | Refused | Deferred[P]:
         """The page after an offset."""
@@ -83,7 +91,7 @@ class PageEvents(Generic[P]):
         if key is None:
             return None
         answer_cursor = cursor_at(time.time(), cursor)
-        known, key = self._encoded, (answer_cursor, offset, *key)
+        known, key = self._encoded, (answer_cursor, offset, self.is_certain, *key)
         if known is not None and known[0] == key:
             return known[1]
         event = self.encode(page, answer_cursor, is_final)

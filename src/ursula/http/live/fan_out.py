@@ -178,7 +178,7 @@ class Subscriber(LiveRequest):
         self._send(event.chunk)
         if event.is_last or self._live.is_stopping:
             self.stop()
-        return not event.is_up_to_date
+        return not event.is_at_tail
 
     def _stop_holding_back(self, offset: int) -> None:
         """The rest of a character has not arrived in time: send the bytes without it."""

@@ -46,8 +46,7 @@ async def get_bootstrap(exchange: Exchange) -> None:
             await Bootstrap(exchange, group, found).send()
             return
         except StreamChangedDuringRead:
-            now = group.describe(target.bucket, target.stream, exchange.requested_incarnation())
-            found = exchange.expect(Description, now)
+            found = exchange.expect(Description, exchange.described())
 
 
 class Bootstrap:
@@ -135,11 +134,12 @@ class Bootstrap:
             ("cache-control", "no-store"),
             ("stream-next-offset", format_offset(found.tail)),
             ("stream-snapshot-offset", offset),
-            ("stream-up-to-date", "true"),
             ("stream-incarnation", exchange.incarnation(found.incarnation)),
         ]
-        if found.closed:
-            headers.append(("stream-closed", "true"))
+        if exchange.doubt is None:
+            headers.append(("stream-up-to-date", "true"))
+            if found.closed:
+                headers.append(("stream-closed", "true"))
         return headers
 
     def _head(self) -> bytes:

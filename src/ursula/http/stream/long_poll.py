@@ -29,11 +29,12 @@ def send_nothing_new(exchange: Exchange, page: Page, query: ReadQuery) -> None:
     """Respond with 204: the client has everything. With Stream-Closed, nothing will follow."""
     headers: HeaderList = [
         ("stream-next-offset", format_offset(page.tail)),
-        ("stream-up-to-date", "true"),
         ("stream-incarnation", exchange.incarnation(page.incarnation)),
         ("cache-control", "no-store"),
         ("stream-closed", "true") if page.closed else cursor_header(query),
     ]
+    if exchange.doubt is None:
+        headers.append(("stream-up-to-date", "true"))
     exchange.reply_empty(204, headers)
 
 

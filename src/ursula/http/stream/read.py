@@ -2,10 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
-from msgspec.structs import replace
-
-from ...engine.failures import NotCurrent
 from ...engine.interface import GroupApi
 from ...engine.reads.deferred import Deferred
 from ...model.offsets import BEGINNING, TAIL
@@ -13,15 +11,11 @@ from ...model.outcomes import Page, RecordPage, Refused
 from ...model.text.media_type import JSON
 from ...times import format_time
 from ..exchange import NDJSON, Exchange
-from ..store_problems import fetch_deferred
-from ..syntax.query import ReadQuery
+from ..syntax.query import Live, ReadQuery
 from ..syntax.tokens import format_offset, format_tag, tag_matches
 from ..wire.headers import HeaderList
 
 Answer = Callable[[Exchange, ReadQuery, GroupApi, Page], None]
-
-CERTAIN_SECONDS_MAX = 2.0
-"""A read that reaches the tail waits for this long to be certain; then it is answered without that."""
 
 RECORDS_AT_ONCE_MAX = 4096
 RECORD_EXTENSION = ("stream-extensions", "json-record-coordinates-v1")
@@ -52,60 +46,47 @@ async def head_stream(exchange: Exchange) -> None:
 
 
 def read_stream(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
-    """Read a page from an offset on, make sure that it is current, and hand it to `answer`.
+    """Read a page from an offset on, make sure that it is recent enough, and hand it to `answer`.
 
-    Most pages are in memory and are sent at once, without a task. Whether the applied state is current is
-    checked only once: a state that was current when the request arrived may be used even after a wait.
+    Most pages are in memory and are sent at once, without a task.
     """
     group, target = exchange.group, exchange.target
-    is_current = group.is_current
     if not group.is_overdue(target.bucket, target.stream):
-        page = _read_page(exchange, group, query)
-        if not isinstance(page, Deferred) and (is_current or not _is_at_tail(page)):
-            _answer(exchange, query, answer, group, page)
+        page = _read_page(exchange, query, group)
+        if not isinstance(page, Deferred) and (
+            group.is_current or not exchange.must_settle(page, partial(_needs_tail, query))
+        ):
+            _answer(exchange, query, answer, page)
             return
-    exchange.spawn(_read_later(exchange, query, answer, is_current))
+    exchange.spawn(_read_later(exchange, query, answer))
 
 
-async def _read_later(exchange: Exchange, query: ReadQuery, answer: Answer, is_current: bool) -> None:
+async def _read_later(exchange: Exchange, query: ReadQuery, answer: Answer) -> None:
     """The same for a read that must wait: for a stream to expire, for the store, or for the log."""
-    group = exchange.group
-    await exchange.expire_if_due()
-    page = await _fetch_page(exchange, group, query)
-    if not is_current and _is_at_tail(page):
-        try:
-            async with asyncio.timeout(CERTAIN_SECONDS_MAX):
-                await group.current()
-        except (NotCurrent, TimeoutError) as error:
-            if isinstance(page, Refused) or not page.chunks or answer is not answer_now:
-                raise NotCurrent(str(error) or "the log has not answered in time") from None
-            page = replace(page, tail=page.next_offset + 1)  # there may be more, so this is not the tail
-        else:
-            await exchange.expire_if_due()
-            page = await _fetch_page(exchange, group, query)
-    _answer(exchange, query, answer, group, page)
+    page = await exchange.read_page(partial(_read_page, exchange, query), partial(_needs_tail, query))
+    _answer(exchange, query, answer, page)
 
 
-async def _fetch_page(exchange: Exchange, group: GroupApi, query: ReadQuery) -> Page | Refused:
-    page = _read_page(exchange, group, query)
-    return await fetch_deferred(page) if isinstance(page, Deferred) else page
+def _needs_tail(query: ReadQuery, page: Page) -> bool:
+    """Whether the response depends on the newest state, so that an older one must not be used.
+
+    Events reach the tail sooner or later, wherever they begin.
+    """
+    is_last = query.records is not None and query.records.last is not None
+    return page.next_offset == page.tail or query.live is Live.SSE or is_last
 
 
-def _is_at_tail(page: Page | Refused) -> bool:
-    """Whether the response depends on the newest state, so that an older one must not be used."""
-    return isinstance(page, Refused) or page.next_offset == page.tail
-
-
-def _answer(
-    exchange: Exchange, query: ReadQuery, answer: Answer, group: GroupApi, page: Page | Refused
-) -> None:
+def _answer(exchange: Exchange, query: ReadQuery, answer: Answer, page: Page | Refused) -> None:
     if isinstance(page, Refused):
         raise exchange.problem(page)
+    if (not page.chunks or query.live is Live.SSE) and _needs_tail(query, page):
+        exchange.check_certain()
+    group = exchange.group
     group.note_read(exchange.target.bucket, exchange.target.stream)
     answer(exchange, query, group, page)
 
 
-def _read_page(exchange: Exchange, group: GroupApi, query: ReadQuery) -> Page | Refused | Deferred[Page]:
+def _read_page(exchange: Exchange, query: ReadQuery, group: GroupApi) -> Page | Refused | Deferred[Page]:
     """The page that the query asks for, from the applied state."""
     target, records, incarnation = exchange.target, query.records, exchange.requested_incarnation()
     if records is None:
@@ -130,7 +111,8 @@ def answer_now(exchange: Exchange, query: ReadQuery, group: GroupApi, page: Page
 
 def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList) -> None:
     """Respond with a range of a stream, or with 304 if the client has it."""
-    is_up_to_date = page.next_offset == page.tail
+    is_at_tail = page.next_offset == page.tail
+    is_up_to_date = is_at_tail and exchange.doubt is None
     is_end = is_up_to_date and page.closed
     incarnation = exchange.incarnation(page.incarnation)
     headers = [
@@ -141,7 +123,7 @@ def send_page(exchange: Exchange, page: Page, query: ReadQuery, more: HeaderList
     ]
     if is_up_to_date:
         headers.append(("stream-up-to-date", "true"))
-    is_fixed = not is_up_to_date and (query.records is None or query.records.first is not None)
+    is_fixed = not is_at_tail and (query.records is None or query.records.first is not None)
     headers.append(("cache-control", exchange.services.reads.cache_control if is_fixed else "no-store"))
     if is_end:
         headers.append(("stream-closed", "true"))

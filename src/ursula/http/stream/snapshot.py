@@ -28,7 +28,8 @@ async def publish_snapshot(exchange: Exchange) -> None:
     trim = parse_query(exchange.request.query_string).get("trim", "true")
     if trim not in ("true", "false"):
         raise Problem("invalid_parameter", "trim must be true or false")
-    found = await exchange.describe()
+    await exchange.wait_until_current()
+    found = exchange.expect(Description, exchange.described())
     node = exchange.services.node
     try:
         writer = await receive(exchange, _LIMIT)
@@ -168,7 +169,8 @@ def _check(size: int, snapshot: Snapshot) -> None:
 async def delete_snapshot(exchange: Exchange) -> None:
     """DELETE on a snapshot, which is never possible."""
     offset = _offset(exchange)
-    found = await exchange.describe()
+    await exchange.wait_until_current()
+    found = exchange.expect(Description, exchange.described())
     headers = _named(exchange, found)
     if found.snapshot is None or found.snapshot.offset != offset:
         raise Problem("snapshot_not_found", "there is no snapshot at this offset", headers)
@@ -201,7 +203,7 @@ def _headers(exchange: Exchange, found: Description, snapshot: Snapshot) -> Head
         ("stream-incarnation", exchange.incarnation(found.incarnation)),
         ("cache-control", "no-store"),
     ]
-    if snapshot.offset == found.tail:
+    if snapshot.offset == found.tail and exchange.doubt is None:
         headers.append(("stream-up-to-date", "true"))
         if found.closed:
             headers.append(("stream-closed", "true"))

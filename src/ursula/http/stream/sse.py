@@ -53,7 +53,8 @@ class StreamEvents(PageEvents[Page]):
 
     def __init__(self, group: GroupApi, exchange: Exchange, page: Page, records: RecordQuery | None) -> None:
         incarnation = page.incarnation
-        super().__init__(incarnation if records is None else f"{incarnation} {records[2:]}", incarnation)
+        key = incarnation if records is None else f"{incarnation} {records[2:]}"
+        super().__init__(key, incarnation, exchange.services.contact)
         self._group = group
         self._bucket, self._stream = exchange.target.bucket, exchange.target.stream
         self._bytes_max = min(READ_BYTES_DEFAULT, exchange.services.reads.sse_bytes)
@@ -122,7 +123,7 @@ class StreamEvents(PageEvents[Page]):
         page = self.read(offset)
         if isinstance(page, Refused | Deferred) or page.next_offset != offset or page.closed:
             return None
-        return encode_control(offset, cursor, True, False, page)
+        return encode_control(offset, cursor, self.is_certain, False, page)
 
     def encode(self, page: Page, cursor: str, is_final: bool) -> Event | None:
         """The events for a range of a stream; None if it has only the beginning of a character.
@@ -149,7 +150,7 @@ class StreamEvents(PageEvents[Page]):
                 lines = [base64.b64encode(data)]
             encoded = encode_data(lines)
         is_last = at_tail and page.closed
-        control = encode_control(next_offset, cursor, at_tail, is_last, page)
+        control = encode_control(next_offset, cursor, at_tail and self.is_certain, is_last, page)
         return Event(BodyChunk(encoded, control), next_offset, at_tail, is_last)
 
 
