@@ -168,6 +168,24 @@ def test_a_flush_on_any_node_reaches_the_keeper(nodes: list[ClusterNode], stream
     assert content(nodes[1], stream).count(";") == 20
 
 
+def test_a_flush_that_fails_is_refused_by_every_node(nodes: list[ClusterNode], stream: str) -> None:
+    state = nodes[0].data_dir.parents[1] / "store" / "state" / "g0"
+    append(nodes[0], stream, "kept;")
+    state.rename(state.with_name("away"))
+    state.touch()
+    try:
+        for node in nodes:
+            answer = httpx.post(f"{node.url}/cluster/flush", timeout=60)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
+            assert httpx.get(f"{node.url}/cluster/hot-cold-stats").json()["flush_problem"] is not None
+    finally:
+        state.unlink()
+        state.with_name("away").rename(state)
+    for node in nodes:
+        assert httpx.post(f"{node.url}/cluster/flush", timeout=60).status_code == 200
+    assert content(nodes[1], stream) == "kept;"
+
+
 def test_the_status_names_the_leader_the_voters_and_every_node(nodes: list[ClusterNode]) -> None:
     def is_complete() -> bool:
         status = httpx.get(f"{nodes[1].url}/cluster/status").json()

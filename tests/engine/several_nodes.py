@@ -20,7 +20,7 @@ from ursula.engine.agreement import Sample, find_disagreement
 from ursula.engine.group.group import Group
 from ursula.engine.keeper import KeeperRole
 from ursula.engine.node import Node
-from ursula.engine.peers import Peers
+from ursula.engine.peers import FlushFailure, Peers
 from ursula.engine.start.data_folder import FORMAT, Identity
 from ursula.log.interface import (
     COUNTER_MASK,
@@ -170,6 +170,10 @@ class KnownPeers(Peers):
     def samples(self, group: int) -> dict[str, list[Sample]]:
         others = [node for node in self._cluster.nodes.values() if node.number != self._number]
         return {f"n{node.number}": node.groups[group].samples() for node in others if node.groups}
+
+    def flush_failure(self, group: int) -> FlushFailure | None:
+        others = [node for node in self._cluster.nodes.values() if node.number != self._number]
+        return next(filter(None, (node.flushers[group].failure for node in others if node.flushers)), None)
 
 
 class MovableRole(KeeperRole):

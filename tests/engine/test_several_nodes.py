@@ -143,6 +143,20 @@ async def test_a_flush_asked_for_without_a_keeper_is_done_by_the_next_one(tmp_pa
         await until(lambda: cluster.nodes[1].flushers[0].count == 1)
 
 
+async def test_a_flush_that_fails_is_refused_on_the_node_that_was_asked(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        asked = cluster.nodes[1]
+        for _ in range(2):
+            await written(asked)
+            cluster.is_full = True
+            with pytest.raises(StoreUnavailable, match="the disk is full"):
+                await asked.flush()
+            assert asked.cold_statuses()[0].problem == "the disk is full"
+            cluster.is_full = False
+            await flushed(asked)
+            await until(lambda: asked.cold_statuses()[0].problem is None)
+
+
 async def test_a_base_may_be_asked_for_on_any_node(tmp_path: Path) -> None:
     async with cluster_of(2, tmp_path) as cluster:
         for _ in range(2):

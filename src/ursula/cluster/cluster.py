@@ -17,7 +17,7 @@ from ..cold.state.manifest import Generation
 from ..config import ClusterSettings, ServerSettings
 from ..engine.agreement import Sample
 from ..engine.clock import system_clock
-from ..engine.peers import Peers
+from ..engine.peers import FlushFailure, Peers
 from ..engine.start.data_folder import FORMAT, Identity
 from ..engine.start.heartbeat import place_of
 from ..engine.status.cluster_status import MemberCalls, NodeReport, RaftMember, TransferProblem
@@ -64,8 +64,8 @@ class Cluster:
         """What a node that is not there yet waits for."""
         self._logs: EtcdLogs | None = None
         self._presence: Presence | None = None
-        self.progress: Callable[[], list[tuple[int, list[Sample]]]] = list
-        """How far each group of this node has come, and its newest samples."""
+        self.progress: Callable[[], list[tuple[int, list[Sample], FlushFailure | None]]] = list
+        """How far each group of this node has come, its newest samples, and why it could not be flushed."""
         self.raft: RaftStatus | None = None
         """What etcd's members last said of themselves."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -352,9 +352,10 @@ class Cluster:
             version=version("ursula"),
             member=self.member.number,
             entry_version=ENTRY_VERSION,
-            positions=[position for position, _ in progress],
+            positions=[position for position, _, _ in progress],
             at=system_clock(),
-            samples=[samples for _, samples in progress],
+            samples=[samples for _, samples, _ in progress],
+            flush_failures=[failure for _, _, failure in progress],
         )
 
     async def _look_often(self) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from aetcd import rpc
 
 from ..engine.agreement import Sample
-from ..engine.peers import Peers
+from ..engine.peers import FlushFailure, Peers
 from ..engine.status.cluster_status import NodeReport
 from ..etcd.client import CALL_SECONDS, EtcdClient, EtcdRefused, EtcdUnavailable
 from ..etcd.lease import Lease
@@ -44,6 +44,15 @@ class Presence(Peers):
             for node, report in self.nodes.items()
             if node != self._own and group < len(report.samples)
         }
+
+    def flush_failure(self, group: int) -> FlushFailure | None:
+        """Why another node, which is the keeper, could not flush a group when it last tried."""
+        failures = (
+            report.flush_failures[group]
+            for node, report in self.nodes.items()
+            if node != self._own and group < len(report.flush_failures)
+        )
+        return next(filter(None, failures), None)
 
     async def run(self) -> None:
         """Publish and read every second, until cancelled."""

@@ -287,7 +287,9 @@ class Node:
         )
         past_cache = Cache(0)
         fetch = BlobReads(self.store, past_cache).fetch
-        flusher = Flusher(group, self.store, self.unfinished, fetch, settings, self._role, loaded)
+        flusher = Flusher(
+            group, self.store, self.unfinished, fetch, settings, self._role, loaded, self._peers
+        )
         if loaded is not None:
             await group.expiry.track_deadlines(loaded.deadlines)
         self.groups.append(group)

@@ -4,9 +4,18 @@ Whoever learns it sets it; the groups look at it.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ..model.codec.entry import ENTRY_VERSION
 from .agreement import Sample
+
+
+class FlushFailure(NamedTuple):
+    """The last flush of a keeper, if it has failed."""
+
+    position: int
+    """That of the newest request for a flush that the keeper knew."""
+    reason: str
 
 
 class Peers:
@@ -19,3 +28,7 @@ class Peers:
     def samples(self, group: int) -> Mapping[str, Sequence[Sample]]:
         """The newest samples of a group on the other nodes, by the name of the node."""
         return {}
+
+    def flush_failure(self, group: int) -> FlushFailure | None:
+        """Why another node, which is the keeper, could not flush a group when it last tried."""
+        return None

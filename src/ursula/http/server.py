@@ -150,7 +150,10 @@ class _Server:
             folder.join(joining.result())
             node, app = make_app(cluster)
             self._wire.handle = app.handle
-            cluster.progress = lambda: [(group.applied, group.samples()) for group in node.groups]
+            cluster.progress = lambda: [
+                (group.applied, group.samples(), flusher.failure)
+                for group, flusher in zip(node.groups, node.flushers, strict=False)
+            ]
             watching = [asyncio.create_task(cluster.run(app.end_waiting))]
             if app.contact is not None:
                 watching.append(asyncio.create_task(app.contact.run()))

@@ -39,6 +39,7 @@ from ..failures import Failure, Superseded, Unavailable
 from ..group.group import Group
 from ..keeper import KeeperRole
 from ..pacing import TimeSlice
+from ..peers import FlushFailure, Peers
 from ..segment_info import live_segment, segment_facts, state_facts
 from ..start.load_state import LoadedState
 from ..start.store_identity import check_generation
@@ -99,6 +100,7 @@ class Flusher:
         settings: FlushSettings,
         role: KeeperRole,
         loaded: LoadedState | None = None,
+        peers: Peers | None = None,
     ) -> None:
         """`loaded` is the state that the group started from, if the store had one."""
         self._group = group
@@ -108,6 +110,8 @@ class Flusher:
         self._settings = settings
         self._role = role
         self._was_keeper = role.is_held
+        self._peers = peers or Peers()
+        self._failed_request = 0  # the position of the newest request when a flush failed
         self._pace = FlushPace(group.state.gauge, settings.flush_size, group.hot_bytes_max)
         self._executor = PacedExecutor(ThreadPoolExecutor(1, "ursula-flush"), self._pace)
         self.is_requested = False
@@ -145,7 +149,7 @@ class Flusher:
             try:
                 if not self._role.is_held:
                     failures, self.problem, self._was_keeper = 0, None, False
-                    await self._find_manifests_for_waiting()
+                    await self._watch_keeper()
                     continue
                 if failures:
                     await self._store.list("generations/")  # is the store back?
@@ -173,13 +177,16 @@ class Flusher:
         if self.problem != str(error):
             logger.error("data in memory cannot be flushed: %s", error)
         self.problem = str(error)
+        self._failed_request = self._group.state.stored.flush_requested_at
         self._fail_waiting(StoreUnavailable(str(error)))
 
-    def _fail_waiting(self, error: Exception) -> None:
-        """Raise the error in every caller that waits for a flush."""
+    def _fail_waiting(self, error: Exception, upto: int | None = None) -> None:
+        """Raise the error in all who wait for a flush, or in those whose requests are up to a position."""
         waiting, self._waiting = self._waiting, []
-        for _, future in waiting:
-            if not future.done():
+        for wanted, future in waiting:
+            if upto is not None and wanted > upto:
+                self._waiting.append((wanted, future))
+            elif not future.done():
                 future.set_exception(error)
 
     def _answer_waiting(self, position: int) -> None:
@@ -191,8 +198,21 @@ class Flusher:
             elif not future.done():
                 future.set_result(position)
 
-    async def _find_manifests_for_waiting(self) -> None:
-        """Answer callers on a node that is not the keeper: the store has the keeper's manifests."""
+    @property
+    def failure(self) -> FlushFailure | None:
+        """Why this node, which is the keeper, could not flush when it last tried."""
+        if self.problem is None or not self._role.is_held:
+            return None
+        return FlushFailure(self._failed_request, self.problem)
+
+    async def _watch_keeper(self) -> None:
+        """Answer callers on a node that is not the keeper: the store has the keeper's manifests.
+
+        If a flush fails there, the callers are refused whose requests the keeper knew by then.
+        """
+        failure = self._peers.flush_failure(self._group.number)
+        if failure is not None:
+            self._fail_waiting(StoreUnavailable(failure.reason), failure.position)
         flushed = self._group.state.stored.flushed
         if any(wanted <= flushed for wanted, _ in self._waiting):
             found = await manifests.find_manifests(self._store, self._group.number)
@@ -256,12 +276,13 @@ class Flusher:
     def status(self) -> ColdStatus:
         """What an operator may see of the group's part of the store."""
         group, state = self._group, self._group.state
+        failure = self._peers.flush_failure(group.number)
         return ColdStatus(
             number=group.number,
             manifest_position=self.manifest_position,
             manifest_at=self.manifest_at,
             backlog_seconds=0.0 if self._since is None else time.monotonic() - self._since,
-            problem=self.problem,
+            problem=self.problem if failure is None else failure.reason,
             flush_count=self.count,
             failed_count=self.failed_count,
             flush_seconds=self.flush_seconds,

@@ -6,6 +6,7 @@ import msgspec
 
 from ...histogram import Histogram
 from ..agreement import Sample
+from ..peers import FlushFailure
 
 
 class NodeReport(msgspec.Struct, frozen=True):
@@ -25,6 +26,8 @@ class NodeReport(msgspec.Struct, frozen=True):
     """Its clock, in microseconds since 1970."""
     samples: list[list[Sample]]
     """The newest samples of its running hashes, by group."""
+    flush_failures: list[FlushFailure | None] = []
+    """Why it could not flush, by group, if it is the keeper."""
 
 
 class RaftMember(msgspec.Struct, frozen=True):
