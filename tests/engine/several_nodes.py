@@ -7,11 +7,11 @@ and time passes when a test says so.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from itertools import groupby
 from pathlib import Path
 
 from tests.engine.driving import FakeClock, until
 from tests.engine.nodes import got
+from tests.log.shared_log import SharedLog, SharedMemory
 
 from ursula.cold.objects.fs import FsStore
 from ursula.cold.objects.store import Store, StoreUnavailable
@@ -22,141 +22,9 @@ from ursula.engine.keeper import KeeperRole
 from ursula.engine.node import Node
 from ursula.engine.peers import FlushFailure, Peers
 from ursula.engine.start.data_folder import FORMAT, Identity
-from ursula.log.interface import (
-    COUNTER_MASK,
-    AppendRetryable,
-    AppendUnknown,
-    EntriesTrimmed,
-    Entry,
-    LogUnavailable,
-    Measures,
-)
-from ursula.log.memory import MemoryLog
 from ursula.model.checkpoint import checkpoint
-from ursula.model.codec.entry import StoredEntry, decode, decode_any, encode_batches
 from ursula.model.outcomes import Page
 from ursula.model.store_view.dirty_rows import Key, RowKind
-
-
-class SharedMemory(MemoryLog):
-    """The log itself. It is not trimmed beyond what a node needs, unless it is too long."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.needed_after: dict[SharedLog, int] = {}
-        self.bytes_max = 1 << 30
-        self.is_unreachable = False
-        self.joins = False
-        """Whether the batches of all nodes that append at the same time become one entry."""
-        self._waiting: list[tuple[bytes, asyncio.Future[int]]] = []
-        self._joining: asyncio.Task[None] | None = None
-
-    async def trim(self, upto: int) -> None:
-        """Forget entries, but none that a node still needs."""
-        if self.size_bytes <= self.bytes_max:
-            upto = min(upto, *self.needed_after.values(), upto)
-        await super().trim(upto)
-
-    async def append_joined(self, payload: bytes) -> int:
-        """Append a payload together with those that other nodes append at the same time."""
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._waiting.append((payload, future))
-        if len(self._waiting) == 1:
-            self._joining = asyncio.create_task(self._join())
-        return await future
-
-    async def _join(self) -> None:
-        await asyncio.sleep(0.001)
-        waiting, self._waiting = self._waiting, []
-        for is_stored, some in groupby(waiting, lambda one: isinstance(decode_any(one[0]), StoredEntry)):
-            joined = list(some)
-            if is_stored:  # the name of an entry stands alone
-                positions = [await self.append(payload) for payload, _ in joined]
-            else:
-                batches = [batch for payload, _ in joined for batch in decode(payload).batches]
-                positions = [await self.append(encode_batches(batches))] * len(joined)
-            for position, (_, future) in zip(positions, joined, strict=True):
-                if not future.done():
-                    future.set_result(position)
-
-
-class SharedLog:
-    """One node's connection to the log that all nodes share. Closing it ends only this connection."""
-
-    known_tail = None
-    batch_bytes = 64 * 1024
-    entry_bytes_max: int | None = 128 * 1024
-
-    def __init__(self, memory: "SharedMemory") -> None:
-        self._memory = memory
-        self._is_open = True
-        self.tail_calls = 0
-        self.is_cut_off = False
-        """Nothing of this node reaches the log, and nothing of the log reaches this node."""
-        self.loses_answers = False
-        """Appends reach the log and come back, but their answers do not."""
-        self.refused_count = 0
-        self.is_silent = False
-        """Appends reach the log, but nothing of the log reaches this node."""
-
-    @property
-    def first(self) -> int:
-        return self._memory.first
-
-    @property
-    def measures(self) -> Measures:
-        return self._memory.measures
-
-    def _reach(self) -> None:
-        if self.is_cut_off or self._memory.is_unreachable:
-            self.refused_count += 1
-            raise LogUnavailable("no answer")
-
-    async def append(self, payload: bytes) -> int:
-        if not self._is_open:
-            raise AppendRetryable("the connection is closed")
-        if self.is_cut_off:
-            raise AppendUnknown("no answer")
-        await asyncio.sleep(0)
-        append = self._memory.append_joined if self._memory.joins else self._memory.append
-        position = await append(payload)
-        if self.loses_answers:
-            await asyncio.sleep(0.01)
-            raise AppendUnknown("no answer")
-        return position
-
-    async def follow(self, after: int, count: int | None = None) -> AsyncIterator[Entry]:
-        position = after
-        assert count == after & COUNTER_MASK, "the positions of this log have no gaps"
-        async for entry in self._memory.follow(after):
-            while self.is_cut_off or self.is_silent:
-                await asyncio.sleep(0.001)
-            if not self._is_open:
-                return
-            if position < self._memory.first:
-                raise EntriesTrimmed(position, self._memory.first)
-            position = entry.position
-            yield entry
-
-    async def tail(self) -> int:
-        self.tail_calls += 1
-        await asyncio.sleep(0)
-        self._reach()
-        return await self._memory.tail()
-
-    async def protect(self, after: int) -> int:
-        self._reach()
-        self._memory.needed_after[self] = after
-        return self._memory.first
-
-    async def trim(self, upto: int) -> None:
-        self._reach()
-        self._memory.needed_after[self] = upto  # a node trims only what it has applied
-        await self._memory.trim(upto)
-
-    async def close(self) -> None:
-        self._is_open = False
-        self._memory.needed_after.pop(self, None)
 
 
 class KnownPeers(Peers):

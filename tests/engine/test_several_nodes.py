@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.engine.driving import SECOND, a_while, append, create, until
-from tests.engine.several_nodes import Cluster, Member, SharedLog, cluster_of, content_of, rows_of
+from tests.engine.several_nodes import Cluster, Member, cluster_of, content_of, rows_of
 from tests.http.staged import arrow
+from tests.log.shared_log import SharedLog
 
 from ursula.cold.blobs import made_at
 from ursula.cold.objects.store import StoreUnavailable

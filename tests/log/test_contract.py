@@ -1,14 +1,16 @@
 """What every log must do, run over each of them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count, cycle
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.log.etcd_members import one_etcd
 from tests.log.lossy_disk import LossyDisk
+from tests.log.shared_log import SharedLog, SharedMemory
 
 from ursula.etcd.client import EtcdClient
 from ursula.log.etcd.log import EtcdLog, EtcdLogs
@@ -21,24 +23,27 @@ pytestmark = pytest.mark.anyio
 
 BASE = 1 << GENERATION_SHIFT
 ONE_PROCESS = ("memory", "file", "file on a double")
-ETCD = ("etcd", "etcd, three proposers")
+SHARED = ("shared memory", "etcd")
+THREE = ("shared memory, three proposers", "etcd, three proposers")
 
 _prefixes = count()
 
 
-class ThreeProposers(EtcdLog):
+class ThreeProposers:
     """A log that three nodes write in turn; it is followed and trimmed by the first of them."""
 
-    def __init__(self, logs: EtcdLogs, others: list[EtcdLog]) -> None:
-        super().__init__(logs, 0)
-        self._others = others
-        self._turns = cycle((super().append, *(other.append for other in others)))
+    def __init__(self, logs: Sequence[Log]) -> None:
+        self._logs = logs
+        self._turns = cycle(log.append for log in logs)
 
-    def append(self, payload: bytes) -> asyncio.Future[int]:
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._logs[0], name)
+
+    def append(self, payload: bytes) -> Awaitable[int]:
         return next(self._turns)(payload)
 
     async def close(self) -> None:
-        await asyncio.gather(super().close(), *(other.close() for other in self._others))
+        await asyncio.gather(*(log.close() for log in self._logs))
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +78,7 @@ async def etcd_logs(address: str, prefix: str, node: str) -> AsyncIterator[EtcdL
         await logs.client.close()
 
 
-@pytest.fixture(params=[*ONE_PROCESS, *ETCD])
+@pytest.fixture(params=[*ONE_PROCESS, *SHARED, *THREE])
 async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Log]:
     """An open log of each kind."""
     async with AsyncExitStack() as stack:
@@ -85,14 +90,17 @@ async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[L
         elif request.param == "file on a double":
             log = await FileLog.open("log", segment_bytes=4096, disk=LossyDisk())
         else:
-            prefix, address = f"{next(_prefixes)}/", request.getfixturevalue("etcd")
-            nodes = [
-                await stack.enter_async_context(etcd_logs(address, prefix, f"node-{number}"))
-                for number in range(3 if request.param == ETCD[1] else 1)
-            ]
-            await nodes[0].create(1)
-            others = [EtcdLog(node, 0) for node in nodes[1:]]
-            log = ThreeProposers(nodes[0], others) if others else EtcdLog(nodes[0], 0)
+            logs: list[Log]
+            if "memory" in request.param:
+                memory = SharedMemory()
+                logs = [SharedLog(memory) for _ in range(3)]
+            else:
+                prefix, address = f"{next(_prefixes)}/", request.getfixturevalue("etcd")
+                opened = (etcd_logs(address, prefix, f"node-{number}") for number in range(3))
+                nodes = [await stack.enter_async_context(node) for node in opened]
+                await nodes[0].create(1)
+                logs = [EtcdLog(node, 0) for node in nodes]
+            log = cast(Log, ThreeProposers(logs)) if request.param in THREE else logs[0]
         yield log
         await log.close()
 
@@ -206,7 +214,7 @@ async def test_a_follower_far_behind_still_misses_nothing(log: Log) -> None:
     assert await take(entries, 1) == [Entry(position, b"last")]
 
 
-@pytest.mark.parametrize("log", [*ONE_PROCESS, ETCD[0]], indirect=True)
+@pytest.mark.parametrize("log", [*ONE_PROCESS, *SHARED], indirect=True)
 async def test_a_cancelled_append_is_still_followed_in_order(log: Log) -> None:
     entries = log.follow(BASE)
     appending = asyncio.ensure_future(log.append(b"cancelled"))

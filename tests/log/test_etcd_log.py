@@ -112,6 +112,22 @@ class SlowLink(LosesAnswers):
         return await self._real.kv.Txn(request, timeout=timeout)
 
 
+class LateAnswers(LosesAnswers):
+    """A member that answers a read some time after it has read."""
+
+    def __init__(self, real: EtcdEndpoint) -> None:
+        super().__init__(real)
+        self.reads = 0
+        self.is_read, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def Range(self, request: rpc.RangeRequest, timeout: float) -> rpc.RangeResponse:
+        answer = await self._real.kv.Range(request, timeout=timeout)
+        self.reads += 1
+        self.is_read.set()
+        await self.may_answer.wait()
+        return answer
+
+
 class Fails(LosesAnswers):
     """A member whose answers end in an error that nobody expects."""
 
@@ -300,6 +316,24 @@ async def test_without_space_every_answer_is_true_and_after_a_defragmentation_th
             assert await logs[0].tail() == last
             await logs[0].trim(last)
             assert logs[0].first == last
+
+
+async def test_one_read_of_the_tail_serves_all_that_waited_when_it_began_and_nobody_later(
+    nodes: Nodes,
+) -> None:
+    log = await nodes.log()
+    late = LateAnswers(await leader_of(log))
+    log._client.endpoints = [late]  # type: ignore[list-item]
+    log._client.current = late  # type: ignore[assignment]
+    early = asyncio.create_task(log.tail())
+    await late.is_read.wait()
+    position = await log.append(b"one")
+    later = [asyncio.create_task(log.tail()) for _ in range(10)]
+    await asyncio.sleep(0)
+    late.may_answer.set()
+    assert await early == BASE
+    assert await asyncio.gather(*later) == [position] * 10
+    assert late.reads == 2
 
 
 async def test_a_follower_stops_when_an_entry_is_missing(nodes: Nodes) -> None:
