@@ -158,6 +158,16 @@ async def test_a_flush_that_fails_is_refused_on_the_node_that_was_asked(tmp_path
             await until(lambda: asked.cold_statuses()[0].problem is None)
 
 
+async def test_a_node_that_was_the_keeper_reports_no_backlog(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        first = cluster.nodes[0]
+        await written(first)
+        await until(lambda: first.cold_statuses()[0].backlog_seconds > 0)
+        cluster.make_keeper(1)
+        await flushed(first)
+        await until(lambda: first.cold_statuses()[0].backlog_seconds == 0)
+
+
 async def test_a_base_may_be_asked_for_on_any_node(tmp_path: Path) -> None:
     async with cluster_of(2, tmp_path) as cluster:
         for _ in range(2):

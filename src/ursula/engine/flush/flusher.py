@@ -148,7 +148,7 @@ class Flusher:
                 continue
             try:
                 if not self._role.is_held:
-                    failures, self.problem, self._was_keeper = 0, None, False
+                    failures, self.problem, self._since, self._was_keeper = 0, None, None, False
                     await self._watch_keeper()
                     continue
                 if failures:
