@@ -35,8 +35,9 @@ class Nodes:
         name = f"node-{next(self._numbers)}"
         logs = EtcdLogs(client, self._prefix, settings.pop("generation", 1), name, **settings)
         running = asyncio.gather(logs.run(), logs.client.run())
-        await logs.create(1)
         log = EtcdLog(logs, 0)
+        await leader_of(log)
+        await logs.create(1)
         try:
             yield log
         finally:

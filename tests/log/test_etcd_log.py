@@ -283,7 +283,7 @@ async def test_without_space_every_answer_is_true_and_after_a_defragmentation_th
 
             async def fill(log: EtcdLog, name: int) -> None:
                 for number in count():
-                    payload = b"%d-%d " % (name, number) + bytes(40_000)
+                    payload = b"%d-%d " % (name, number) + bytes(100_000)
                     await log.append(payload)
                     written.append(payload)
 
@@ -427,6 +427,28 @@ async def test_a_follower_that_is_not_read_is_not_silent(
         await asyncio.sleep(0.4)
     assert "is silent" not in caplog.text
     assert [(await anext(entries)).payload for _ in range(5)] == [b"%d" % number for number in range(1, 6)]
+
+
+async def test_what_a_node_needs_is_declared_again_with_a_new_lease_and_forgotten_without_one(
+    nodes: Nodes,
+) -> None:
+    keeper, reader = await nodes.log(kept_bytes=0), await nodes.log()
+    positions = [await keeper.append(bytes(100)) for _ in range(4)]
+    lease = reader._logs.lease
+    async with asyncio.timeout(30):
+        while not lease.is_held:
+            await asyncio.sleep(0.01)
+    await reader.protect(positions[1])
+    await (await leader_of(keeper)).lease.LeaseRevoke(rpc.LeaseRevokeRequest(ID=lease.id))
+    await lease._renew()
+    await reader.protect(positions[1])
+    await keeper.trim(positions[3])
+    assert keeper.first == positions[1]
+    await lease.close()
+    with pytest.raises(LogUnavailable, match="no lease"):
+        await reader.protect(positions[1])
+    await keeper.trim(positions[3])
+    assert keeper.first == positions[3]
 
 
 async def test_trimming_waits_for_a_node_that_needs_entries_unless_the_log_is_long(nodes: Nodes) -> None:
