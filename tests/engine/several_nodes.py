@@ -48,6 +48,10 @@ class MovableRole(KeeperRole):
     """The keeper's role, which the cluster of a test gives to one of its nodes at a time."""
 
     is_held = False
+    is_given_up = False
+
+    def give_up(self) -> None:
+        self.is_given_up = True
 
 
 class Member(Node):

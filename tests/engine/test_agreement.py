@@ -109,6 +109,7 @@ async def test_a_node_that_contradicts_the_others_serves_nothing(tmp_path: Path)
         assert "start it again" in cluster.disagreements[2]
         assert wrong.statuses()[0].disagreement == cluster.disagreements[2]
         assert ended, "live reads have ended"
+        assert [node.role.is_given_up for node in cluster.nodes.values()] == [False, False, True]
         tail = cluster.memory.known_tail
         for command in (append(b"no"), FlushBegin(1)):
             assert isinstance(await wrong.group.propose_and_wait(command), Unavailable)

@@ -16,7 +16,7 @@ from ..cold.objects.store import Store, StoreUnavailable
 from ..cold.state.manifest import Generation
 from ..config import ClusterSettings, ServerSettings
 from ..engine.agreement import Sample
-from ..engine.clock import system_clock
+from ..engine.clock import Clock, system_clock
 from ..engine.peers import FlushFailure, Peers
 from ..engine.start.data_folder import FORMAT, Identity
 from ..engine.start.heartbeat import place_of
@@ -25,6 +25,7 @@ from ..etcd.client import EtcdRefused, EtcdUnavailable
 from ..log.etcd.log import EtcdLog, EtcdLogs
 from ..log.interface import LogUnavailable
 from ..model.codec.entry import ENTRY_VERSION
+from .clock_check import ClockCheck
 from .failures import ClusterRefused
 from .fence import note_store
 from .keeper_lease import KeeperLease
@@ -48,11 +49,15 @@ logger = logging.getLogger(__name__)
 class Cluster:
     """A node's part in a cluster, from its start to its end."""
 
-    def __init__(self, server: ServerSettings, cluster: ClusterSettings, store: Store) -> None:
+    def __init__(
+        self, server: ServerSettings, cluster: ClusterSettings, store: Store, clock: Clock = system_clock
+    ) -> None:
         """Raises ClusterRefused if this machine or the settings do not allow it."""
         self._server = server
         self._settings = cluster
         self._store = store
+        self._clock = clock
+        self._clocks = ClockCheck(server.node_id, clock)
         folder = EtcdFolder(server.data_dir / "etcd")
         settings = member_settings(server, cluster)
         tls = tls_files(server, cluster, folder.tls)
@@ -92,10 +97,13 @@ class Cluster:
         )
         await self._until_done(lambda: self._enter_log(logs, generations), "etcd")
         self._logs = logs
-        peers = Presence(self.member.client, f"{logs.keys.prefix}nodes/", logs.lease, self._report)
+        peers = Presence(
+            self.member.client, f"{logs.keys.prefix}nodes/", logs.lease, self._report, self._clocks
+        )
         claiming = self.role.run(f"{logs.keys.prefix}keeper".encode())
         self._tasks = [asyncio.create_task(one) for one in (logs.run(), claiming, self._look_often())]
         await self._until_done(peers.exchange, "etcd")  # before anything is written that others cannot read
+        await self._until_done(peers.find_clock, "etcd")
         self._presence = peers
         self._tasks.append(asyncio.create_task(peers.run()))
         return Identity(FORMAT, newest.cluster, newest.generation, newest.groups)
@@ -278,7 +286,7 @@ class Cluster:
         name, groups = self._settings.name, self._settings.groups
         while True:
             try:
-                return await may_begin_etcd(self._store, attempt, name, groups, system_clock())
+                return await may_begin_etcd(self._store, attempt, name, groups, self._clock())
             except StoreUnavailable as error:
                 self._wait_for("the store", error)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -353,9 +361,11 @@ class Cluster:
             member=self.member.number,
             entry_version=ENTRY_VERSION,
             positions=[position for position, _, _ in progress],
-            at=system_clock(),
+            at=self._clocks.begin_report(),
             samples=[samples for _, samples, _ in progress],
             flush_failures=[failure for _, _, failure in progress],
+            heard=dict(self._clocks.heard),
+            clock_problem=self._clocks.problem,
         )
 
     async def _look_often(self) -> None:

@@ -24,13 +24,18 @@ class KeeperLease(KeeperRole):
         self._node = node.encode()
         self._lease = Lease(client, LEASE_SECONDS)
         self._claimed_with = 0  # the lease that the key was claimed with
+        self._is_given_up = False
         self.keeper: str | None = None
         """The name of the keeper, as last seen."""
 
     @property
     def is_held(self) -> bool:
         """Whether this node is certainly the keeper."""
-        return self._lease.is_held and self._lease.id == self._claimed_with
+        return not self._is_given_up and self._lease.is_held and self._lease.id == self._claimed_with
+
+    def give_up(self) -> None:
+        """Leave the role to others for as long as this process runs."""
+        self._is_given_up = True
 
     async def run(self, key: bytes) -> None:
         """Claim the role whenever nobody has it, until cancelled; `key` names the keeper."""
@@ -38,6 +43,8 @@ class KeeperLease(KeeperRole):
         was_held = False
         try:
             while True:
+                if self._is_given_up and self._claimed_with:
+                    await self.close()
                 if self._lease.is_held and not self.is_held:
                     await self._claim(key)
                 if was_held != self.is_held:
@@ -50,18 +57,19 @@ class KeeperLease(KeeperRole):
 
     async def close(self) -> None:
         """Give the role up, so that another node takes it at once."""
+        self._is_given_up = True
         self._claimed_with = 0
         await self._lease.close()
 
     async def _claim(self, key: bytes) -> None:
-        """Become the keeper, unless another node is."""
+        """Become the keeper, unless another node is or this one must not; otherwise see who it is."""
         compare, lease = rpc.Compare, self._lease.id
         put = rpc.PutRequest(key=key, value=self._node, lease=lease)
-        request = rpc.TxnRequest(
-            compare=[compare(result=compare.EQUAL, target=compare.VERSION, key=key, version=0)],
-            success=[rpc.RequestOp(request_put=put)],
-            failure=[rpc.RequestOp(request_range=rpc.RangeRequest(key=key))],
-        )
+        look = rpc.RequestOp(request_range=rpc.RangeRequest(key=key))
+        is_free = compare(result=compare.EQUAL, target=compare.VERSION, key=key, version=0)
+        request = rpc.TxnRequest(compare=[is_free], success=[rpc.RequestOp(request_put=put)], failure=[look])
+        if self._is_given_up:
+            request = rpc.TxnRequest(failure=[look], compare=[is_free])
         try:
             answer = await self._client.call(lambda member: member.kv.Txn, request, CALL_SECONDS)
         except (EtcdUnavailable, EtcdRefused) as error:
@@ -69,7 +77,7 @@ class KeeperLease(KeeperRole):
             return
         found = [] if answer.succeeded else answer.responses[0].response_range.kvs
         # An attempt whose answer was lost may have claimed it with this lease.
-        if answer.succeeded or (found and found[0].lease == lease):
+        if (answer.succeeded and not self._is_given_up) or (found and found[0].lease == lease):
             self._claimed_with = lease
             self.keeper = self._node.decode()
         elif found:

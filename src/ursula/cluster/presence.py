@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import random
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -12,8 +14,12 @@ from ..engine.peers import FlushFailure, Peers
 from ..engine.status.cluster_status import NodeReport
 from ..etcd.client import CALL_SECONDS, EtcdClient, EtcdRefused, EtcdUnavailable
 from ..etcd.lease import Lease
+from .clock_check import ClockCheck
 
 PUBLISH_SECONDS = 1.0
+PAUSE_RATIO_MIN = 0.7
+"""Nodes do not keep time with each other, or each would always read what the others said long before."""
+DOUBT_SECONDS_MAX = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +32,12 @@ class Presence(Peers):
     """Publishes what this node says of itself, and reads what the others say."""
 
     def __init__(
-        self, client: EtcdClient, prefix: str, lease: Lease, report: Callable[[], NodeReport]
+        self,
+        client: EtcdClient,
+        prefix: str,
+        lease: Lease,
+        report: Callable[[], NodeReport],
+        clocks: ClockCheck,
     ) -> None:
         super().__init__()
         self._client = client
@@ -36,6 +47,7 @@ class Presence(Peers):
         self._own = report().node_id
         self.nodes: dict[int, NodeReport] = {}
         """The nodes that are there, by number, as last read."""
+        self._clocks = clocks
 
     def samples(self, group: int) -> dict[str, list[Sample]]:
         """The newest samples of a group on the other nodes, by the number of the node."""
@@ -54,6 +66,21 @@ class Presence(Peers):
         )
         return next(filter(None, failures), None)
 
+    async def find_clock(self) -> None:
+        """Exchange reports until this clock cannot be far ahead of the others, or is proven to be."""
+        give_up_at = time.monotonic() + DOUBT_SECONDS_MAX
+        while self._clocks.is_doubtful and self.write_problem is None and time.monotonic() < give_up_at:
+            await asyncio.sleep(PUBLISH_SECONDS / 2)
+            await self.exchange()
+
+    def _note_clock_problem(self) -> None:
+        problem = self._clocks.problem
+        if problem is not None and self.write_problem is None:
+            logger.error("this node writes nothing: %s", problem)
+        elif problem is None and self.write_problem is not None:
+            logger.info("the clock of this node is right again")
+        self.write_problem = problem
+
     async def run(self) -> None:
         """Publish and read every second, until cancelled."""
         while True:
@@ -61,7 +88,7 @@ class Presence(Peers):
                 await self.exchange()
             except (EtcdUnavailable, EtcdRefused) as error:
                 logger.debug("this node's report was not published: %s", error)
-            await asyncio.sleep(PUBLISH_SECONDS)
+            await asyncio.sleep(random.uniform(PAUSE_RATIO_MIN, 1.0) * PUBLISH_SECONDS)
 
     async def exchange(self) -> None:
         """Publish this node's report, and read those of all nodes."""
@@ -84,4 +111,6 @@ class Presence(Peers):
                 continue
             found[published.node_id] = published
         self.nodes = found
+        self._clocks.note(found)
+        self._note_clock_problem()
         self.entry_version = min(report.entry_version for report in found.values())

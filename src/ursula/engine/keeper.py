@@ -14,3 +14,9 @@ class KeeperRole:
     def is_held(self) -> bool:
         """Whether this node is the keeper. The workers look at it before each step."""
         return True
+
+    def give_up(self) -> None:
+        """Leave the role to others for as long as this process runs: what it would flush may be wrong.
+
+        A node without others has nobody to contradict it.
+        """

@@ -564,6 +564,7 @@ class Node:
                 if group.disagreement is None:
                     found = find_disagreement(group.samples(), self._peers.samples(group.number))
                     if found is not None:
+                        self._role.give_up()
                         group.contradict(found.explain(group.number))
                         self.on_restart()
 

@@ -116,7 +116,7 @@ async def _serve(settings: Settings) -> int:
     server = _Server(settings, clock, wire, asyncio.create_task(stopping.wait()))
     if folder is None or store is None or log is not LogKind.ETCD:
         return await server.run(*make_app(None))
-    return await server.run_member(open_cluster(settings, store), folder, make_app)
+    return await server.run_member(open_cluster(settings, store, clock), folder, make_app)
 
 
 class _Server:
@@ -208,7 +208,7 @@ class _Server:
         return 1
 
 
-def open_cluster(settings: Settings, store: Store) -> "Cluster":
+def open_cluster(settings: Settings, store: Store, clock: Clock) -> "Cluster":
     """This node's part in its cluster; raises StartRefused if that is impossible on this machine."""
     try:
         from ..cluster.cluster import Cluster
@@ -217,7 +217,7 @@ def open_cluster(settings: Settings, store: Store) -> "Cluster":
             f"a cluster needs {error.name}, which is not installed: pip install 'ursula[cluster]'"
         ) from None
     try:
-        return Cluster(settings.server, settings.cluster, store)
+        return Cluster(settings.server, settings.cluster, store, clock)
     except ClusterRefused as error:
         raise StartRefused(str(error)) from None
 

@@ -65,8 +65,7 @@ class LogWriter:
         self.in_flight: deque[InFlightBatch] = deque()
         """Oldest first; the group removes a batch when it applies it."""
         self.counters = Counters()
-        self.problem: str | None = None
-        """Why the log does not accept entries."""
+        self._problem: str | None = None
         self._log = log
         self._clock = clock
         self._finish = finish
@@ -74,13 +73,18 @@ class LogWriter:
         self._last_at = 0
         self._begun: tuple[InFlightBatch, Awaitable[int]] | None = None
 
+    @property
+    def problem(self) -> str | None:
+        """Why the log does not accept entries, or why this node writes none."""
+        return self._peers.write_problem or self._problem
+
     async def run(self) -> None:
         """Write batches until cancelled."""
         self.queue.log_is_idle()
         while True:
             if self._begun is None:
                 # While the log fails, an empty entry shows whether it still does, even without any writes.
-                await self.queue.wait(None if self.problem is None else PROBE_SECONDS)
+                await self.queue.wait(None if self._problem is None else PROBE_SECONDS)
             if self._begun is None:
                 self._begin()
             (batch, appending), self._begun = self._begun, None  # type: ignore[misc]
@@ -92,8 +96,8 @@ class LogWriter:
             else:
                 if batch.commands:
                     self.counters.committed(batch.commands, batch.body_bytes, len(batch.payload))
-                if self.problem is not None:
-                    self.problem = None
+                if self._problem is not None:
+                    self._problem = None
                     logger.info("the log accepts entries again")
             self.queue.log_is_idle()
             # Replies to the committed commands come first: their clients will then have more to write.
@@ -157,6 +161,9 @@ class LogWriter:
         if at <= self._last_at:
             at = self._last_at + 1  # no two batches have the same time: see `find`
         self._last_at = at
+        if self._peers.write_problem is not None:
+            self.in_flight.append(self._reject(at, first, taken, AppendRetryable(self._peers.write_problem)))
+            return
         version = self._peers.entry_version
         if version < entries.ENTRY_VERSION:
             taken = self._expressible(taken, version)
@@ -173,7 +180,7 @@ class LogWriter:
                 batch = self._begin_bounded(at, first, taken, limit, version)
         self.in_flight.append(batch)
 
-    def _reject(self, at: int, first: int, taken: NextBatch, error: VersionTooLow) -> InFlightBatch:
+    def _reject(self, at: int, first: int, taken: NextBatch, error: Exception) -> InFlightBatch:
         """Have a batch fail in its turn, without handing it to the log."""
         batch = InFlightBatch(at, *taken, b"", first)
         self._begun = batch, _rejected(error)
@@ -232,9 +239,9 @@ class LogWriter:
             failure = Refused("internal_error", f"the log rejected the entry: {error}")
             self._finish(batch.replies, [failure] * len(batch.replies))
             return
-        if self.problem is None:
+        if self._problem is None:
             logger.error("the log does not accept entries: %s", error)
-        self.problem = str(error)
+        self._problem = str(error)
         if not batch.commands:
             return
         if isinstance(error, AppendUnknown):
@@ -246,6 +253,6 @@ class LogWriter:
         self._finish(batch.replies, [failure] * len(batch.replies))
 
 
-async def _rejected(error: VersionTooLow) -> int:
+async def _rejected(error: Exception) -> int:
     """An append that fails without reaching the log."""
     raise error

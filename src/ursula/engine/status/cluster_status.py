@@ -28,6 +28,10 @@ class NodeReport(msgspec.Struct, frozen=True):
     """The newest samples of its running hashes, by group."""
     flush_failures: list[FlushFailure | None] = []
     """Why it could not flush, by group, if it is the keeper."""
+    heard: dict[int, tuple[int, int]] = {}
+    """By node, the time in its last report, and what this clock said after reading that."""
+    clock_problem: str | None = None
+    """Why it does not write: its clock is wrong."""
 
 
 class RaftMember(msgspec.Struct, frozen=True):

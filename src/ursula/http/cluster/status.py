@@ -85,6 +85,7 @@ def _nodes(exchange: Exchange) -> list[dict[str, Any]]:
             "lag": max((tail - own for tail, own in zip(tails, report.positions, strict=False)), default=0),
             "leads": report.node_id == cluster.leader,
             "is_keeper": report.node_id == cluster.keeper,
+            "clock_problem": report.clock_problem,
             "raft": members.get(report.node_id),
         }
         for report in sorted(cluster.nodes.values(), key=lambda report: report.node_id)
