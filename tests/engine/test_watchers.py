@@ -1,9 +1,12 @@
 """Those who wait for a stream: called once per entry that touched it, and by nothing else."""
 
+import asyncio
+
 import pytest
 from tests.engine.driving import Answers, GatedLog, a_while, append, content, create, decided, running
 
 from ursula.engine.group.group import Group
+from ursula.engine.group.watchers import bucket_key
 from ursula.model.commands import Delete
 from ursula.model.outcomes import Created
 
@@ -107,3 +110,17 @@ async def test_a_watcher_that_fails_does_not_stop_the_group_or_the_others() -> N
         await decided(group, append(b"b"))
         await a_while()
         assert len(calls) == 2
+
+
+async def test_a_poller_of_a_bucket_that_was_just_told_is_told_with_the_watchers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running(GatedLog()) as group:
+        await made(group)
+        told = asyncio.Event()
+        group.watchers.add(bucket_key("b"), told.set)
+        monkeypatch.setattr("ursula.engine.group.watchers.FEED_PAUSE_SECONDS", 0.02)
+        assert group.watchers.may_tell("b")
+        assert not group.watchers.may_tell("b")
+        assert not told.is_set()
+        await told.wait()

@@ -8,12 +8,14 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from tests.conftest import StartServer
 from tests.http.events import Events, parse_control, parse_data
+from tests.http.in_process import serving
 from tests.http.raw import Answer, Raw, ask
 from tests.http.signs import wait_until_waiting
 from tests.http.surface import feed, frames, lines_of, make_bucket, position_of
@@ -423,6 +425,27 @@ def test_a_cursor_moves_on(api: httpx.Client) -> None:
     first = api.get(bucket, params=query).headers["stream-cursor"]
     second = api.get(bucket, params={**query, "cursor": first}).headers["stream-cursor"]
     assert int(second) > int(first)
+
+
+def test_a_follower_that_polls_again_at_once_gets_the_news_of_a_while_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ursula.engine.group.watchers.FEED_PAUSE_SECONDS", 2.0)
+    with (
+        serving(tmp_path) as place,
+        httpx.Client(base_url=f"http://{place.host}:{place.port}") as api,
+        Raw(place) as raw,
+    ):
+        bucket = make_bucket(api)
+        make(api, f"{bucket}/s", TEXT)
+        poll = f"{bucket}?offset={{}}&live=long-poll"
+        before = raw.ask("GET", poll.format("-1")).answer()
+        assert len(lines_of(before.body)) == 1
+        post(api, f"{bucket}/s", b"a", TEXT)
+        raw.ask("GET", poll.format(before.headers["stream-next-offset"]))
+        assert raw.is_silent_for(0.05), "followers were told just before"
+        post(api, f"{bucket}/s", b"b", TEXT)
+        assert [line["value"] for line in lines_of(raw.answer().body)] == ["a", "b"]
 
 
 def test_a_long_poll_on_a_bucket_that_ends_is_told_so(server: Server, api: httpx.Client) -> None:

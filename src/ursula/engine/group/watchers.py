@@ -1,7 +1,8 @@
 """Watchers of streams and buckets, and which entries wake them.
 
 A watcher of a stream is called once per log entry that touched the stream. A watcher of a bucket is called at
-most once in `FEED_PAUSE_SECONDS`, since all streams of a bucket together may be busy.
+most once in `FEED_PAUSE_SECONDS`, since all streams of a bucket together may be busy. A follower that polls
+watches only while a poll waits, so each poll that finds news asks `may_tell`.
 """
 
 import asyncio
@@ -44,6 +45,17 @@ class Watchers:
             if not watchers:
                 del self._by_key[key]
 
+    def may_tell(self, bucket: str) -> bool:
+        """Whether a reader that is no watcher yet may have the news of a bucket at once.
+
+        If not, the watchers of the bucket are called at the end of the pause.
+        """
+        if self._pause is None:
+            self._begin_pause()
+            return True
+        self._touched_buckets[bucket] = None
+        return False
+
     def wake(self, commands: list[AnyCommand], outcomes: list[AnyOutcome]) -> None:
         """An entry was applied: call the watchers of the streams and buckets that it touched."""
         touched: dict[str, None] = {}
@@ -70,6 +82,9 @@ class Watchers:
         touched, self._touched_buckets = self._touched_buckets, {}
         for bucket in touched:
             self._call(bucket_key(bucket))
+        self._begin_pause()
+
+    def _begin_pause(self) -> None:
         self._pause = asyncio.get_running_loop().call_later(FEED_PAUSE_SECONDS, self._end_pause)
 
     def _end_pause(self) -> None:

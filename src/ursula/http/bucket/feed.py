@@ -90,13 +90,25 @@ async def _answer(exchange: Exchange, group: GroupApi, query: ReadQuery, page: F
     exchange.label = _LABELS[query.live]
     if query.live is Live.SSE:
         _follow(exchange, group, query, page)
+    elif query.live is Live.LONG_POLL and _is_early(exchange, group, page):
+        FeedPoll(exchange, group, query, page)
     elif query.live is Live.LONG_POLL and not page.entries:
-        if exchange.services.live.is_stopping:
-            _send_nothing_new(exchange, query, page)
-        else:
-            FeedPoll(exchange, group, query, page)
+        _send_nothing_new(exchange, query, page)
     else:
         await _send_page(exchange, query, page)
+
+
+def _is_early(exchange: Exchange, group: GroupApi, page: FeedPage) -> bool:
+    """Whether a long-poll waits: because nothing has happened, or because followers were told just before.
+
+    A follower of a busy bucket polls again at once. If each poll were answered with the one entry that there
+    is by then, the polls would take a tenth of the server's time.
+    """
+    if exchange.services.live.is_stopping:
+        return False
+    if not page.entries:
+        return True
+    return page.next_position >= page.tail and not group.watchers.may_tell(exchange.target.bucket)
 
 
 def _read_page(
@@ -163,10 +175,10 @@ def _incarnation_header(exchange: Exchange) -> tuple[str, str]:
 
 
 class FeedPoll(LongPoll[FeedPage]):
-    """A long-poll that waits for something to happen in a bucket."""
+    """A long-poll that waits for something to happen in a bucket, or for more than there is in its page."""
 
     def __init__(self, exchange: Exchange, group: GroupApi, query: ReadQuery, page: FeedPage) -> None:
-        waiting = query._replace(offset=page.next_position)
+        waiting = query if page.entries else query._replace(offset=page.next_position)
         super().__init__(exchange, group, bucket_key(exchange.target.bucket), waiting, page)
 
     def read(self) -> FeedPage | Refused | Deferred[FeedPage]:
