@@ -13,6 +13,7 @@ from aetcd import rpc
 from tests.log.etcd_members import EtcdMember, etcd_members
 from tests.log.etcd_nodes import BASE, Nodes, leader_of, payloads_of
 
+from ursula.etcd import client as client_module
 from ursula.etcd.client import EtcdEndpoint, connection_closed
 from ursula.log.etcd.log import EtcdLog
 from ursula.log.interface import (
@@ -413,6 +414,21 @@ async def test_values_that_do_not_arrive_in_time_are_read_in_smaller_parts(
     reader._client.endpoints = slow  # type: ignore[assignment]
     reader._client.current = slow[0]  # type: ignore[assignment]
     assert await payloads_of(reader, 20) == [b"%d" % number for number in range(20)]
+
+
+async def test_a_watch_that_catches_up_receives_in_fragments_what_is_too_large_for_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "grpc.max_receive_message_length"
+    others = [option for option in client_module._OPTIONS if option[0] != name]
+    monkeypatch.setattr(client_module, "_OPTIONS", (*others, (name, 2 << 20)))
+    with etcd_members(1, tmp_path, ("--max-request-bytes", str(1 << 20))) as members:
+        async with AsyncExitStack() as stack:
+            log = await Nodes(members, stack).log()
+            payloads = [b"%d" % number + bytes(200_000) for number in range(20)]
+            for payload in payloads:
+                await log.append(payload)
+            assert await payloads_of(log, 20) == payloads
 
 
 async def test_a_follower_that_is_not_read_is_not_silent(
