@@ -12,7 +12,9 @@ PIP := .venv/bin/python -m pip install --disable-pip-version-check -q -c constra
 NPM := npm install --no-audit --no-fund --no-package-lock --loglevel=error
 PYTEST := .venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
 SPARK_FAULTS := $(addprefix tests/pipeline/,test_driver_killed.py long_driver_killed.py test_outages.py long_outages.py)
+SPARK_FAULTS += tests/spark/long_three_nodes.py
 TINY := tests/http tests/interop tests/client tests/terminal $(addprefix tests/faults/test_,$(addsuffix .py,kill kill_bucket stop disk cold_disk connections))
+SPREAD_QUICK := $(addprefix tests/http/test_,$(addsuffix .py,create conditions forks json known_heads listing records undelete))
 NODE_TESTS := $(addprefix tests/,client conformance interop)
 PINS := pyproject.toml constraints.txt
 
@@ -30,6 +32,7 @@ serve: .venv/install.stamp
 test: lint node .venv/etcd.stamp
 	@scripts/debian-packages util-linux iproute2 chromium
 	$(PYTEST) $(ARGS)
+	URSULA_TEST_NODES=3 $(PYTEST) $(SPREAD_QUICK) $(ARGS)
 
 lint: .venv/test.stamp
 	.venv/bin/ruff check

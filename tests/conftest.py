@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.cluster.spread_server import any_server, is_spread
 from tests.faults.notes import NOTES, note
 from tests.server import Server
 
@@ -79,7 +80,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first."""
+    """Long files first; and what needs a single server is left out where there are three nodes."""
+    if is_spread():
+        for item in items:
+            for marker in item.iter_markers("one_node"):
+                item.add_marker(pytest.mark.skip(reason=f"one node: {marker.args[0]}"))
     root = Path(__file__).parent
     places = {root / name: place for place, name in enumerate(LONG_FILES)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
@@ -115,7 +120,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A durable server with default settings, shared by everyone who does not stop it."""
-    with Server(tmp_path_factory.mktemp("server") / "data") as running:
+    with any_server(tmp_path_factory.mktemp("server") / "data") as running:
         yield running
         assert running.complaints() == []
         assert running.stop() == 0
@@ -131,7 +136,7 @@ def api(server: Server) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="session")
 def timed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose clock tests move, shared by everyone whose streams may grow old meanwhile."""
-    with Server(tmp_path_factory.mktemp("timed") / "data", movable_clock=True) as running:
+    with any_server(tmp_path_factory.mktemp("timed") / "data", movable_clock=True) as running:
         yield running
         assert running.complaints() == []
         assert running.stop() == 0
@@ -154,7 +159,7 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServ
         ) -> Server:
             folder = data_dir or tmp_path_factory.mktemp("server") / "data"
             named = {name.replace("__", "."): value for name, value in settings.items()}
-            server = Server(folder, *flags, settings=named, movable_clock=movable_clock)
+            server = any_server(folder, *flags, settings=named, movable_clock=movable_clock)
             return stack.enter_context(server)
 
         yield start

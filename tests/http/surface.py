@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from tests.cluster.spread_server import any_server
 from tests.server import Server
 from tests.waiting import wait_for
 
@@ -70,10 +71,10 @@ def blob_files(server: Server, bucket: str = "") -> list[Path]:
     cold = server.data_dir / "cold"
     whole = os.walk(cold / f"blobs{bucket}")  # it does not mind what vanishes
     paths = [Path(folder, name) for folder, _, names in whole for name in names]
-    return sorted([*paths, *(cold / "tmp").glob("*.blob")])
+    return sorted([*paths, *(cold / "tmp").rglob("*.blob")])
 
 
 def impatient_server(folder: Path, **settings: str) -> Server:
     """A server that removes superseded blobs after a second, not after a day."""
     named = {name.replace("__", "."): value for name, value in (_IMPATIENCE | settings).items()}
-    return Server(folder / "data", settings=named)
+    return any_server(folder / "data", settings=named)

@@ -11,6 +11,8 @@ from tests.http.wire import TEXT, content, make, post, refused
 from tests.scrape import scrape
 from tests.server import Server
 
+pytestmark = pytest.mark.one_node("what it limits is what one process holds")
+
 LIMIT = 100_000
 HALF = 60_000
 

@@ -250,6 +250,7 @@ def test_a_body_over_the_limit_is_refused(strict: Server, path: str, method: str
     assert full.status == 201
 
 
+@pytest.mark.one_node("measures the memory of one process")
 def test_a_huge_body_does_not_grow_the_server(server: Server, api: httpx.Client, path: str) -> None:
     flush_all(api)
     before = server.rss_bytes
@@ -282,6 +283,7 @@ def narrow_api(narrow: Server) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.one_node("what it limits is what one process holds")
 def test_bodies_share_an_allowance_that_is_given_back(
     narrow: Server, narrow_api: httpx.Client, path: str
 ) -> None:
@@ -304,6 +306,7 @@ def test_bodies_share_an_allowance_that_is_given_back(
     assert ask(narrow, "HEAD", path).headers["stream-next-offset"] == f"{half * 11:020d}"
 
 
+@pytest.mark.one_node("what it limits is what one process holds")
 def test_bodies_that_are_only_announced_keep_nobody_out(
     narrow: Server, narrow_api: httpx.Client, path: str
 ) -> None:
@@ -317,6 +320,7 @@ def test_bodies_that_are_only_announced_keep_nobody_out(
         raw.close()
 
 
+@pytest.mark.one_node("what it limits is what one process holds")
 @pytest.mark.parametrize("ending", ["timeout", "cut off", "chunked cut off", "chunked too large", "refused"])
 def test_the_allowance_comes_back_however_a_body_ends(
     strict: Server, strict_api: httpx.Client, path: str, ending: str

@@ -254,6 +254,7 @@ def test_a_large_one_comes_whole(lone: Server, near: httpx.Client, large: str) -
     wait_until_no_scratch_files(lone)
 
 
+@pytest.mark.one_node("measures the memory of one process")
 def test_a_large_one_takes_no_memory_however_slow_the_client(
     lone: Server, near: httpx.Client, large: str
 ) -> None:
@@ -302,6 +303,7 @@ def tiny(near: httpx.Client) -> str:
     return stream
 
 
+@pytest.mark.one_node("measures the memory of one process")
 def test_many_small_messages_are_a_large_answer_too(lone: Server, near: httpx.Client, tiny: str) -> None:
     """What lies between the parts is far more than what is in them."""
     flush_all(near)
@@ -321,11 +323,13 @@ def test_many_small_messages_are_a_large_answer_too(lone: Server, near: httpx.Cl
     assert not is_held_up(lone, f"{tiny}/bootstrap", lambda: post(near, f"{tiny}-other", b"x"))
 
 
+@pytest.mark.one_node("looks into the folder of one node")
 def test_a_folder_that_was_taken_away_is_made_again(lone: Server, near: httpx.Client, large: str) -> None:
     (lone.data_dir / "tmp").rename(lone.data_dir / "taken")  # at once: the server removes files there too
     assert len(parts_of(bootstrap(near, large))) == 321
 
 
+@pytest.mark.one_node("looks into the folder of one node")
 def test_a_disk_without_room_is_told(lone: Server, near: httpx.Client, large: str) -> None:
     place, kept = lone.data_dir / "tmp", lone.data_dir / "kept"
     place.rename(kept)

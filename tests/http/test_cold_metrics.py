@@ -9,6 +9,8 @@ from tests.conftest import StartServer
 from tests.http.wire import BINARY, TEXT, content, make, post
 from tests.scrape import Scrape, scrape
 
+pytestmark = pytest.mark.one_node("the metrics are those of one node")
+
 EVENTS = [b'{"event":"opened","number":%d}' % number for number in range(500)]
 
 

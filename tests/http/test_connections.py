@@ -19,6 +19,8 @@ from tests.scrape import scrape
 from tests.server import Server
 from tests.waiting import wait_for
 
+pytestmark = pytest.mark.one_node("what it counts and limits is that of one process")
+
 MEBIBYTE = 1 << 20
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.cluster.spread_server import any_server
 from tests.http.wire import BINARY, content, make, post, refused
 from tests.scrape import Scrape, scrape
 from tests.server import Server
@@ -51,7 +52,7 @@ def server(tmp_path: Path, disk: Broken) -> Iterator[Server]:
         "cold.flush_size": "20000",
         "cold.flush_interval": "100ms",
     }
-    with Server(tmp_path / "data", settings=settings) as running:
+    with any_server(tmp_path / "data", settings=settings) as running:
         yield running
 
 

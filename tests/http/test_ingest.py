@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
+from tests.cluster.spread_server import any_server
 from tests.http.staged import Row, arrow, arrow_table, ingest, stage
 from tests.http.wire import JSON, TEXT, content, make, post, refused
 from tests.server import Server
@@ -186,7 +187,7 @@ def test_two_who_ask_at_once_append_once(api: httpx.Client, bucket: str, server:
 
 @pytest.fixture
 def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with Server(tmp_path_factory.mktemp("server") / "data") as server:
+    with any_server(tmp_path_factory.mktemp("server") / "data") as server:
         yield server
 
 

@@ -51,18 +51,21 @@ def test_a_valid_host_is_in_the_location(server: Server, path: str, host: str) -
     assert answer.headers["location"] == f"http://{host}{path}"
 
 
+@pytest.mark.one_node("each node has an address of its own")
 @pytest.mark.parametrize("host", INVALID_HOSTS)
 def test_an_invalid_host_is_never_in_the_location(server: Server, path: str, host: str) -> None:
     answer = ask_host(server, path, f"Host: {host}")
     assert answer.headers["location"] == f"{server.url}{path}"
 
 
+@pytest.mark.one_node("each node has an address of its own")
 def test_a_host_that_is_not_ascii_or_sent_twice_is_never_in_the_location(server: Server, path: str) -> None:
     for number, lines in enumerate((["Host: \u00e9.example"], ["Host: a", "Host: b"])):
         answer = ask_host(server, f"{path}-{number}", *lines)
         assert answer.status == 400 or answer.headers["location"] == f"{server.url}{path}-{number}"
 
 
+@pytest.mark.one_node("each node has an address of its own")
 def test_an_invalid_host_is_not_in_a_redirect_either(server: Server, api: httpx.Client, path: str) -> None:
     name = path.rpartition("/")[2]
     make(api, path, TEXT, b"hello")
@@ -73,6 +76,7 @@ def test_an_invalid_host_is_not_in_a_redirect_either(server: Server, api: httpx.
     assert (answer.status, answer.headers["location"]) == (307, f"{server.url}{snapshot}/{offset(5)}")
 
 
+@pytest.mark.one_node("each node has an address of its own")
 def test_an_advertised_address_stands_in_for_an_invalid_host(start_server: StartServer, path: str) -> None:
     server = start_server("--advertise", "streams.example.org:80")
     answer = ask_host(server, path, "Host: a b")

@@ -16,6 +16,8 @@ from tests.http.wire import BINARY, JSON, TEXT, make, post
 from tests.scrape import Scrape, scrape
 from tests.server import Server
 
+pytestmark = pytest.mark.one_node("the metrics are those of one node")
+
 REQUESTS = "ursula_http_requests_total"
 LATENCY = "ursula_http_request_duration_seconds"
 

@@ -38,6 +38,7 @@ def own(start_server: StartServer) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.one_node("asks a single node about itself")
 @pytest.mark.parametrize("path", ["/readyz/local", "/readyz/cluster"])
 def test_a_single_node_is_a_cluster_that_is_ready(own: httpx.Client, path: str) -> None:
     answer = own.get(path)
@@ -45,6 +46,7 @@ def test_a_single_node_is_a_cluster_that_is_ready(own: httpx.Client, path: str) 
     assert answer.headers["cache-control"] == "no-store"
 
 
+@pytest.mark.one_node("asks a single node about itself")
 def test_a_single_node_leads_itself(own: httpx.Client) -> None:
     before = own.get("/cluster/status").json()
     assert STATUS_FIELDS | {"cluster", "generation", "groups", "nodes"} == before.keys()
@@ -60,6 +62,7 @@ def test_a_single_node_leads_itself(own: httpx.Client) -> None:
     assert after["last_log_index"] == after["last_applied_index"] == before["last_log_index"] + 1
 
 
+@pytest.mark.one_node("looks into the folder of one node")
 def test_the_status_names_the_data(start_server: StartServer) -> None:
     server = start_server()
     identity = json.loads((server.data_dir / "ursula.json").read_text())
@@ -69,6 +72,7 @@ def test_the_status_names_the_data(start_server: StartServer) -> None:
     assert volatile["cluster"] not in ("", status["cluster"])
 
 
+@pytest.mark.one_node("its own server is one process")
 def test_the_status_is_there_while_the_log_is_replayed(tmp_path: Path) -> None:
     write_long_log(tmp_path / "data", messages=400_000)
     server = Server(tmp_path / "data").start(ready=False)
@@ -155,11 +159,13 @@ def test_buckets_are_listed_page_by_page(start_server: StartServer) -> None:
         assert found == names
 
 
+@pytest.mark.one_node("asks a single node about itself")
 @pytest.mark.parametrize("limit", ["0", "1001", "-1", "x", "", "1.5", "٣"])
 def test_a_page_of_buckets_has_1_to_1000(own: httpx.Client, limit: str) -> None:
     refused(own.get("/cluster/buckets", params={"limit": limit}), 400, "invalid_parameter")
 
 
+@pytest.mark.one_node("asks one node about its memory and caches")
 def test_a_flush_moves_everything_out_of_memory(start_server: StartServer) -> None:
     server = start_server(cold__flush_interval="1h")
     with httpx.Client(base_url=server.url, timeout=60) as api:
@@ -231,6 +237,7 @@ def newest_manifest(server: Server) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.one_node("looks into the folder of one node")
 def test_the_log_is_purged_up_to_the_last_manifest(start_server: StartServer) -> None:
     server = start_server(cold__flush_interval="1h", limits__log_segment_bytes="64KiB")
     with httpx.Client(base_url=server.url, timeout=60) as api:
@@ -251,6 +258,7 @@ def test_the_log_is_purged_up_to_the_last_manifest(start_server: StartServer) ->
         assert content(api, "/v1/stream/purged") == b"x" * 160_000
 
 
+@pytest.mark.one_node("asks a single node about itself")
 @pytest.mark.parametrize(
     "path", ["/cluster/trigger-snapshot", "/cluster/purge-log", "/cluster/flush", "/cluster/undelete"]
 )
@@ -260,6 +268,7 @@ def test_what_an_operator_does_is_a_post(own: httpx.Client, path: str) -> None:
     assert answer.headers["allow"] == "POST, OPTIONS"
 
 
+@pytest.mark.one_node("asks a single node about itself")
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"node_id": 7}', b'{"node_id": null}', b" \n"])
 def test_one_node_cannot_hand_over(own: httpx.Client, body: bytes) -> None:
     answer = own.post("/cluster/transfer-leader", content=body)
@@ -267,6 +276,7 @@ def test_one_node_cannot_hand_over(own: httpx.Client, body: bytes) -> None:
     assert "only node" in answer.json()["error"]["message"]
 
 
+@pytest.mark.one_node("asks a single node about itself")
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b"7", b'{"node_id": "7"}', b'{"node_id": 1.5}', b'{"node_id": true}', b"\xff"]
 )
@@ -274,10 +284,12 @@ def test_a_transfer_that_cannot_be_understood(own: httpx.Client, body: bytes) ->
     refused(own.post("/cluster/transfer-leader", content=body), 400, "invalid_json")
 
 
+@pytest.mark.one_node("asks a single node about itself")
 def test_a_transfer_to_a_node_that_is_not_there(own: httpx.Client) -> None:
     refused(own.post("/cluster/transfer-leader", json={"node_id": 8}), 400, "invalid_parameter")
 
 
+@pytest.mark.one_node("asks a single node about itself")
 @pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE", "HEAD"])
 @pytest.mark.parametrize(
     "path", ["/cluster/", "/cluster/nothing", "/cluster/status/more", "/cluster/streams"]
@@ -290,6 +302,7 @@ def test_there_is_nothing_else_below_cluster(own: httpx.Client, method: str, pat
         refused(answer, 404, "route_not_found")
 
 
+@pytest.mark.one_node("asks a single node about itself")
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [
@@ -307,6 +320,7 @@ def test_what_is_only_shown_cannot_be_changed(own: httpx.Client, path: str, allo
         assert answer.headers["allow"] == allowed
 
 
+@pytest.mark.one_node("asks a single node about itself")
 def test_appends_go_on_while_the_statistics_are_made(own: httpx.Client) -> None:
     make(own, "/v1/stream/meanwhile", TEXT)
     for _ in range(20):

@@ -19,7 +19,7 @@ from ursula.http.certainty import Contact
 from ursula.http.server import listen, services_of
 from ursula.http.wire.server import WireServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.one_node("has several nodes in its own process")]
 
 TEXT = {"content-type": "text/plain"}
 PRODUCER = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}

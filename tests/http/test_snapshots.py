@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.cluster.spread_server import any_server
 from tests.conftest import StartServer
 from tests.http.raw import Answer, CutOff, Raw, ask
 from tests.http.signs import wait_until_clients_are_full
@@ -493,6 +494,7 @@ class Memory:
             self.most = max(self.most, self._server.rss_bytes)
 
 
+@pytest.mark.one_node("measures the memory of one process")
 def test_the_largest_body_goes_through_with_flat_memory(lone: Server, near: httpx.Client) -> None:
     stream = make_stream(near)
     flush_all(near)
@@ -521,7 +523,7 @@ def test_the_largest_body_goes_through_with_flat_memory(lone: Server, near: http
 
 @pytest.fixture
 def troubled(tmp_path: Path) -> Iterator[Server]:
-    with Server(tmp_path / "data") as running:
+    with any_server(tmp_path / "data") as running:
         yield running
 
 

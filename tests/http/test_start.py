@@ -13,6 +13,8 @@ from tests.conftest import StartServer
 from tests.http.raw import ask
 from tests.server import Server, ServerExited
 
+pytestmark = pytest.mark.one_node("starts single servers in unusual ways")
+
 
 def refused(server: Server) -> str:
     """The one line of a server that does not start."""

@@ -85,6 +85,7 @@ def test_too_many_headers_are_told_before_the_body_comes(server: Server, path: s
         assert (answer.status, answer.code) == (431, "head_too_large")
 
 
+@pytest.mark.one_node("measures the memory of one process")
 @pytest.mark.parametrize(
     "endless",
     [b"0\r\nX-Trailer: ", b"0\r\n" + b"X: y\r\n" * 1000, b"1;ext="],
@@ -110,6 +111,7 @@ def test_a_chunked_body_without_an_end_takes_neither_time_nor_memory(
     assert content(api, path) == b""
 
 
+@pytest.mark.one_node("measures the memory of one process")
 def test_requests_that_are_sent_ahead_take_little(start_server: StartServer, path: str) -> None:
     server = start_server()
     ask(server, "PUT", path, TYPED, body=b"x")
@@ -129,6 +131,7 @@ def test_requests_that_are_sent_ahead_take_little(start_server: StartServer, pat
                 assert raw.answer().body == b"x"
 
 
+@pytest.mark.one_node("measures the memory of one process")
 def test_answers_are_not_piled_up_for_a_client_that_does_not_read(
     start_server: StartServer, path: str
 ) -> None:
@@ -148,6 +151,7 @@ def test_answers_are_not_piled_up_for_a_client_that_does_not_read(
     assert server.complaints() == []
 
 
+@pytest.mark.one_node("measures the memory of one process")
 def test_a_batch_leaves_nothing_behind(start_server: StartServer) -> None:
     server = start_server()
     frame = b"\x00\x00\x20\x00" + b"x" * 0x2000
@@ -203,6 +207,7 @@ def test_a_stop_does_not_wait_for_clients_that_have_their_answers(
         assert idle.until_closed() == b""
 
 
+@pytest.mark.one_node("measures the memory of one process")
 def test_header_names_of_strangers_are_not_kept(server: Server, api: httpx.Client) -> None:
     flush_all(api)
     before = server.rss_bytes
