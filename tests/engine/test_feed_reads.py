@@ -9,6 +9,7 @@ import pytest
 from tests.engine.nodes import done, got, node_on
 
 from ursula.cold.feed_spool import Spool
+from ursula.cold.objects.store import StoreUnavailable
 from ursula.config import ColdSettings
 from ursula.model.commands import Append, Create
 from ursula.model.outcomes import FeedPage
@@ -42,3 +43,21 @@ async def test_one_segment_at_a_time_is_sorted_in_memory(
             assert isinstance(page, FeedPage)
             assert [row.payload for entry in page.entries for row in entry.rows] == [None, b"message"]
         assert most == [True] * 4
+
+
+async def test_a_full_disk_fails_as_the_store_does_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with node_on(tmp_path, cold=ColdSettings(flush_size=1 << 40, cache_bytes=0)) as node:
+        group = node.groups[0]
+        await done(group, Create("b", "s", "text/plain", make_bucket=True))
+        await node.flushers[0].flush_and_wait()
+        full = node.scratch / "spools" / "spool-full"
+        full.parent.mkdir(parents=True)
+        full.symlink_to("/dev/full")
+        with monkeypatch.context() as patch:
+            patch.setattr("ursula.cold.feed_spool.new_ulid", lambda: "full")
+            with pytest.raises(StoreUnavailable, match="No space left on device"):
+                await got(group.read_feed("b", None, None, 1 << 20))
+        assert not full.is_symlink()
+        assert isinstance(await got(group.read_feed("b", None, None, 1 << 20)), FeedPage)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .objects.temp_files import as_store_failure
 from .objects.ulid import new_ulid
 from .segment.schema import SEGMENT_SCHEMA
 from .segment.stream_slice import rows_in_order
@@ -33,17 +34,19 @@ class Spool:
 
     @classmethod
     def write(cls, folder: Path, tables: Sequence[pa.Table], bucket: str) -> "Spool":
-        """Sort the rows of a bucket into a file; `tables` are row groups in the order of their segment."""
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"spool-{new_ulid()}"
+        """Sort the rows of a bucket into a file; `tables` are row groups in the order of their segment.
+
+        Raises StoreUnavailable if the file cannot be written.
+        """
         rows = rows_in_order(pa.concat_tables(tables), bucket, -1, EVERYTHING).combine_chunks()
-        lasts = []
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, SEGMENT_SCHEMA) as writer:
-            for first, last in _batches(rows):
-                batch = rows.slice(first, last - first).combine_chunks().to_batches()[0]
-                writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=SEGMENT_SCHEMA))
-                lasts.append(rows["position"][last - 1].as_py())
-        return cls(path, lasts)
+        path = folder / f"spool-{new_ulid()}"
+        with as_store_failure():
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                return cls(path, _write(path, rows))
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
 
     def batches_after(self, position: int) -> Iterator[pa.RecordBatch]:
         """The batches with rows after a position; the first may begin with earlier rows."""
@@ -53,6 +56,17 @@ class Spool:
             reader = pa.ipc.open_file(file)
             for number in range(bisect_right(self._lasts, position), len(self._lasts)):
                 yield reader.get_batch(number)
+
+
+def _write(path: Path, rows: pa.Table) -> list[int]:
+    """Write rows that are in order; returns the last position of each batch."""
+    lasts = []
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, SEGMENT_SCHEMA) as writer:
+        for first, last in _batches(rows):
+            batch = rows.slice(first, last - first).combine_chunks().to_batches()[0]
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=SEGMENT_SCHEMA))
+            lasts.append(rows["position"][last - 1].as_py())
+    return lasts
 
 
 def _batches(rows: pa.Table) -> Iterator[tuple[int, int]]:
