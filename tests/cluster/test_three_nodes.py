@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -129,6 +130,12 @@ def leader_of(nodes: list[ClusterNode]) -> ClusterNode:
     return next(node for node in nodes if node.number == status["leader_id"])
 
 
+def are_equal(samples: list[list[dict[str, Any]]]) -> bool:
+    """Whether all nodes have applied the same entries with the same outcomes."""
+    (first,), *others = samples
+    return all(other == [first] for other in others) and first["entries"] > 0 and len(first["hash"]) == 32
+
+
 def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     give_up_at = time.monotonic() + seconds
     while not condition():
@@ -194,6 +201,7 @@ def test_the_status_names_the_leader_the_voters_and_every_node(nodes: list[Clust
             and [node["node_id"] for node in status["nodes"]] == [1, 2, 3]
             and sum(node["leads"] for node in status["nodes"]) == 1
             and sum(node["is_keeper"] for node in status["nodes"]) == 1
+            and are_equal([node["samples"] for node in status["nodes"]])
         )
 
     until(is_complete)

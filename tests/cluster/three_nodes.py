@@ -111,8 +111,10 @@ def running(nodes: Sequence[ClusterNode]) -> Iterator[None]:
         yield
     except BaseException:
         for node in nodes:
-            last = [*node.earlier_lines, *node.lines][-LINES_SHOWN:]
-            print(f"node {node.number} logged last:", *last, sep="\n    ", flush=True)
+            lines = [*node.earlier_lines, *node.lines]
+            errors = [line for line in lines[:-LINES_SHOWN] if '"level": "error"' in line]
+            print(f"errors of node {node.number}, and its last lines:")
+            print(*errors[-LINES_SHOWN:], "...", *lines[-LINES_SHOWN:], sep="\n    ", flush=True)
         raise
     finally:
         for node in nodes:

@@ -4,6 +4,7 @@ import http.client
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from tests.http.raw import Place
 from tests.server import Server
 
 TIMEOUT_SECONDS = 60.0
@@ -24,7 +25,7 @@ class Answer(NamedTuple):
 class Client:
     """One connection that is kept open, and opened again where the server hung up between requests."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server | Place) -> None:
         self._connection = http.client.HTTPConnection(server.host, server.port, timeout=TIMEOUT_SECONDS)
         self._is_broken = False
 

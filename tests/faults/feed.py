@@ -10,6 +10,7 @@ from tests.faults.client import Client
 
 Row = dict[str, Any]
 
+_BEGINNINGS = ("create", "fork")
 _ENDS = ("delete", "expire")
 
 
@@ -71,11 +72,13 @@ class _Life:
     def go_on(self, row: Row) -> None:
         """The next row: no byte or ordinal is left out, nothing precedes the first or follows the last."""
         kind = row["kind"]
-        assert self._begun == (kind != "create"), row
+        assert self._begun == (kind not in _BEGINNINGS), row
         assert not self._ended, row
         self._begun = True
         self._ended = kind in _ENDS
-        if kind == "append":
+        if kind == "fork":
+            self._tail = row["event"]["offset"]
+        elif kind == "append":
             assert not self._closed, row
             assert int(row["offset"]) == self._tail, (row, self._tail)
             self._tail = int(row["next_offset"])

@@ -95,7 +95,7 @@ class Snapshotter(Appender):
         assert latest.status == 307, (self.name, latest)
         answer = client.ask("GET", f"{self.path}/snapshot/{snapshot.offset}")
         assert answer.status == 200, (self.name, answer.status, answer.body[:300])
-        assert _digest(answer.body) == snapshot.digest, (self.name, len(answer.body), snapshot)
+        assert digest_of(answer.body) == snapshot.digest, (self.name, len(answer.body), snapshot)
         assert answer.headers["stream-snapshot-digest"] == snapshot.digest
         assert answer.headers["content-type"] == snapshot.content_type
 
@@ -103,12 +103,9 @@ class Snapshotter(Appender):
         """The snapshot and all that came after it, in one answer."""
         answer = client.ask("GET", f"{self.path}/bootstrap")
         assert answer.status == 200, (self.name, answer.status, answer.body[:300])
-        boundary = answer.headers["content-type"].partition("boundary=")[2].encode()
-        begin, *parts, end = (b"\r\n" + answer.body).split(b"\r\n--" + boundary)
-        assert (begin, end) == (b"", b"--\r\n")
-        first, *messages = [part.partition(b"\r\n\r\n")[2] for part in parts]
+        first, *messages = bootstrap_parts(answer)
         snapshot, earliest = self._shown
-        assert _digest(first) == (snapshot.digest if snapshot else _digest(b"")), self.name
+        assert digest_of(first) == (snapshot.digest if snapshot else digest_of(b"")), self.name
         since = snapshot.offset if snapshot else earliest
         assert b"".join(messages) == feed.content(self.path, since), (self.name, "bootstrap and feed differ")
 
@@ -199,7 +196,7 @@ class Snapshotter(Appender):
     def _new_snapshot(self, offset: int, sizes: tuple[int, ...] = SIZES) -> tuple[Snapshot, bytes]:
         body = self.random.randbytes(self.random.choice(sizes))
         content_type = self.random.choice(("text/plain", "application/x-state"))
-        return Snapshot(offset, _digest(body), len(body), content_type), body
+        return Snapshot(offset, digest_of(body), len(body), content_type), body
 
     def _carried_out(self) -> None:
         change, before = self._unanswered_change, self._shown
@@ -221,5 +218,14 @@ def _as_headers(shown: Shown) -> tuple[str | None, int]:
     return f"{shown.snapshot.offset:020}" if shown.snapshot is not None else None, shown.earliest
 
 
-def _digest(body: bytes) -> str:
+def bootstrap_parts(answer: Answer) -> list[bytes]:
+    """The snapshot and the messages after it."""
+    boundary = answer.headers["content-type"].partition("boundary=")[2].encode()
+    begin, *parts, end = (b"\r\n" + answer.body).split(b"\r\n--" + boundary)
+    assert (begin, end) == (b"", b"--\r\n")
+    return [part.partition(b"\r\n\r\n")[2] for part in parts]
+
+
+def digest_of(body: bytes) -> str:
+    """As the server writes it."""
     return f"sha256:{hashlib.sha256(body).hexdigest()}"

@@ -1,14 +1,12 @@
 """Clients of a cluster that note when they asked what of which node, and when they were answered."""
 
-import random
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import count
+from collections.abc import Callable, Sequence
+from random import Random
 
 import httpx
-from tests.cluster.three_nodes import ClusterNode
 from tests.faults.history import (
     Append,
     Appended,
@@ -16,115 +14,157 @@ from tests.faults.history import (
     Content,
     Create,
     Created,
+    Delete,
+    Deleted,
     Head,
     Operation,
     OutcomeUnknown,
     Read,
+    Refused,
     Result,
     Tail,
     Unavailable,
 )
+from tests.faults.simulated_stream import Client, Profile
 
-STREAMS = 4
-CLIENTS = 6
-MESSAGE_BYTES = 16
+TIMEOUT_SECONDS = 15.0
+REST_SECONDS = (0, 0.01, 0.03)
 TEXT = {"content-type": "text/plain"}
-REST_SECONDS = 0.02
+MESSAGE = re.compile(rb"<[^>]*>")
+REFUSALS = frozenset(
+    (
+        "stream_not_found",
+        "stream_closed",
+        "stream_exists",
+        "producer_epoch_stale",
+        "producer_headers_invalid",
+        "producer_seq_conflict",
+    )
+)
+NOT_WRITTEN = frozenset(("unavailable", "write_backpressure"))
+LASTING = Profile(ends=0, bytes_max=4)
+MORTAL = Profile(ends=0.06, bytes_max=4)
 
 
-class Clients:
-    """Clients that append, read and ask for the tail, each time on any node."""
+class Witness:
+    """Clients of one stream, each request to any node, and the history that they see."""
 
-    def __init__(self, nodes: list[ClusterNode], seed: int) -> None:
-        self._urls = [node.url for node in nodes]  # a node that is down has none
-        self._random = random.Random(seed)
-        self._numbers = count()
-        self.histories: dict[str, list[Operation]] = {f"/faults/s{number}": [] for number in range(STREAMS)}
-        self._is_stopping = threading.Event()
+    def __init__(
+        self, path: str, urls: Sequence[str], random: Random, profile: Profile, clients: int
+    ) -> None:
+        """Half of the clients append as producers. The stream lasts, unless the profile has ends."""
+        self.path = path
+        self.history: list[Operation] = []
+        self._urls = urls
+        self._random = random
+        self._profile = profile
+        self._clients = [
+            Client(f"c{number}", Random(random.random()), profile, produces=number % 2 == 0)
+            for number in range(clients)
+        ]
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Let all clients work until the block ends."""
-        threads = [threading.Thread(target=self._work, args=(f"c{number}",)) for number in range(CLIENTS)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._is_stopping.set()
-            for thread in threads:
-                thread.join()
+    def create(self) -> None:
+        """Create the stream."""
+        with httpx.Client(timeout=TIMEOUT_SECONDS) as api:
+            assert self._carry_out(api, "first", Create(), self._urls[0]) == Created(new=True)
 
-    def create_all(self, url: str) -> None:
-        """Create all streams."""
-        for path, history in self.histories.items():
-            invoked = time.monotonic()
-            assert httpx.put(url + path, headers=TEXT).status_code == 201
-            history.append(Operation("first", invoked, time.monotonic(), Create(), Created(new=True)))
+    def work(self) -> list[Callable[[threading.Event], None]]:
+        """What each client does until the event is set."""
+        return [lambda over, client=client: self._work(client, over) for client in self._clients]  # type: ignore[misc]
 
-    def read_all(self, url: str) -> dict[str, tuple[bytes, ...]]:
-        """The whole content of each stream by one node, which is part of the history too."""
-        with httpx.Client(timeout=30) as client:
-            for path in self.histories:
-                self._note("last", path, Read(), lambda path=path: self._read(client, url, path))  # type: ignore[misc]
-        found = {path: history[-1].result for path, history in self.histories.items()}
-        return {path: one.messages for path, one in found.items() if isinstance(one, Content)}
+    def read_on_all_nodes(self) -> list[Result]:
+        """The whole content by each node, which is part of the history too."""
+        with httpx.Client(timeout=TIMEOUT_SECONDS) as api:
+            return [self._carry_out(api, "last", Read(), url) for url in self._urls]
 
-    def _work(self, name: str) -> None:
-        with httpx.Client(timeout=15) as client:
-            while not self._is_stopping.is_set():
-                path = self._random.choice(tuple(self.histories))
-                url = self._random.choice(self._urls)
-                kind = self._random.random()
-                if kind < 0.6:
-                    message = b"%0*d" % (MESSAGE_BYTES, next(self._numbers))
-                    call: Call = Append(message)
-                    self._note(name, path, call, lambda: self._append(client, url, path, message))  # noqa: B023
-                elif kind < 0.9:
-                    self._note(name, path, Head(), lambda: self._head(client, url, path))  # noqa: B023
-                else:
-                    self._note(name, path, Read(), lambda: self._read(client, url, path))  # noqa: B023
-                time.sleep(REST_SECONDS)
+    @property
+    def acknowledged(self) -> int:
+        """How many appends were acknowledged."""
+        return sum(isinstance(operation.result, Appended) for operation in self.history)
 
-    def _note(self, name: str, path: str, call: Call, ask: Callable[[], Result]) -> None:
+    def _work(self, client: Client, over: threading.Event) -> None:
+        with httpx.Client(timeout=TIMEOUT_SECONDS) as api:
+            while not over.wait(client.random.choice(REST_SECONDS)):
+                call = client.next()
+                url = client.random.choice(self._urls)
+                client.take(call, self._carry_out(api, client.name, call, url))
+
+    def _carry_out(self, api: httpx.Client, name: str, call: Call, url: str) -> Result:
         invoked = time.monotonic()
         try:
-            result = ask()
+            result = self._ask(api, call, url + self.path)
         except (httpx.ConnectError, httpx.ConnectTimeout):
             result = Unavailable()  # nothing was sent
         except httpx.TransportError:
             result = OutcomeUnknown()
-        self.histories[path].append(Operation(name, invoked, time.monotonic(), call, result))
+        self.history.append(Operation(name, invoked, time.monotonic(), call, result))
+        return result
 
-    def _append(self, client: httpx.Client, url: str, path: str, message: bytes) -> Result:
-        answer = client.post(url + path, content=message, headers=TEXT)
-        if answer.status_code == 204:
-            return Appended(int(answer.headers["stream-next-offset"]))
-        return self._failure(answer)
+    def _ask(self, api: httpx.Client, call: Call, url: str) -> Result:
+        match call:
+            case Create():
+                answer = api.put(url, headers=TEXT)
+                return Created(new=answer.status_code == 201) if answer.is_success else _failure(answer)
+            case Delete():
+                answer = api.delete(url)
+                return Deleted() if answer.is_success else _failure(answer)
+            case Append():
+                return _append(api, call, url)
+            case Head():
+                answer = api.head(url)
+                if answer.status_code == 404:
+                    return Refused("stream_not_found")
+                assert answer.status_code in (200, 503), answer
+                return Tail(_tail(answer), _is_closed(answer)) if answer.is_success else OutcomeUnknown()
+            case Read():
+                return self._read(api, call, url)
 
-    def _head(self, client: httpx.Client, url: str, path: str) -> Result:
-        answer = client.head(url + path)
-        if answer.status_code == 200:
-            return Tail(int(answer.headers["stream-next-offset"]))
-        return OutcomeUnknown()
-
-    def _read(self, client: httpx.Client, url: str, path: str) -> Result:
-        text, offset = b"", "-1"
+    def _read(self, api: httpx.Client, call: Read, url: str) -> Result:
+        """Read up to the tail. Pages that do not reach it may be of an earlier life of the stream."""
+        text, start = b"", call.start
         while True:
-            answer = client.get(url + path, params={"offset": offset})
-            if answer.status_code != 200:
-                self._failure(answer)
-                return OutcomeUnknown()
+            answer = api.get(url, params={"offset": f"{start:020}"})
+            if not answer.is_success:
+                failure = _failure(answer)
+                return failure if isinstance(failure, Refused) else OutcomeUnknown()
             text += answer.content
-            offset = answer.headers["stream-next-offset"]
+            start = _tail(answer)
             if "stream-up-to-date" in answer.headers:
-                break
-        return Content(tuple(text[at : at + MESSAGE_BYTES] for at in range(0, len(text), MESSAGE_BYTES)))
+                messages = tuple(MESSAGE.findall(text))
+                assert b"".join(messages) == text, text
+                return Content(messages, _is_closed(answer))
+            if self._profile.ends:
+                return OutcomeUnknown()
 
-    def _failure(self, answer: httpx.Response) -> Result:
-        assert answer.status_code == 503, answer.text
-        code = answer.json()["error"]["code"]
-        if code in ("unavailable", "write_backpressure"):
+
+def _append(api: httpx.Client, call: Append, url: str) -> Result:
+    headers = dict(TEXT)
+    if call.close:
+        headers["stream-closed"] = "true"
+    if call.producer is not None:
+        identity, epoch, seq = call.producer
+        headers |= {"producer-id": identity, "producer-epoch": str(epoch), "producer-seq": str(seq)}
+    answer = api.post(url, content=call.message, headers=headers)
+    if not answer.is_success:
+        return _failure(answer)
+    is_duplicate = call.producer is not None and answer.status_code == 204
+    return Appended(_tail(answer), is_duplicate)
+
+
+def _failure(answer: httpx.Response) -> Result:
+    code = answer.json()["error"]["code"]
+    if answer.status_code == 503:
+        if code in NOT_WRITTEN:
             return Unavailable()
-        assert code == "outcome_unknown", answer.text
+        assert code in ("outcome_unknown", "store_unavailable"), answer.text
         return OutcomeUnknown()
+    assert code in REFUSALS, answer.text
+    return Refused(code)
+
+
+def _tail(answer: httpx.Response) -> int:
+    return int(answer.headers["stream-next-offset"])
+
+
+def _is_closed(answer: httpx.Response) -> bool:
+    return "stream-closed" in answer.headers

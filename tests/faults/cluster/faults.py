@@ -1,12 +1,12 @@
 """What can happen to the nodes of a cluster, to the network between them, and to their store."""
 
 import os
-import random
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from random import Random
 
 import httpx
 from tests.cluster.three_nodes import ClusterNode
@@ -14,6 +14,9 @@ from tests.faults.cluster.site import Site, status_of
 from tests.faults.rounds import IS_LONG
 
 Fault = Callable[[ClusterNode], None]
+
+SLOW_KINDS_MAX = 9 if IS_LONG else 3
+"""How many kinds that take long happen in a round."""
 
 LONG_FREEZE_SECONDS = 40.0
 LEASE_SECONDS = 5.0
@@ -23,47 +26,51 @@ LEASE_SECONDS = 5.0
 class Faults:
     """Faults at random, one at a time."""
 
-    def __init__(self, place: Site, seed: int) -> None:
+    def __init__(self, place: Site, random: Random) -> None:
         self._nodes = place.nodes
         self._network = place.network
         self._store = place.store
         self._disk = place.disk
-        self._random = random.Random(seed)
-        self._kinds: list[Fault] = [
+        self._random = random
+        self.count = 0
+        self._quick: list[Fault] = [
             self.kill_node,
-            self.kill_two,
-            self.kill_all,
             self.kill_etcd,
-            self.freeze_node,
             self.freeze_etcd,
             self.freeze_server,
-            self.freeze_keeper_in_flush,
             self.cut_off,
             self.cut_off_leader,
             self.mute,
             self.deafen,
-            self.slow_down,
             self.fill_disk,
-            self.wipe,
             self.wipe_bootstrap_node,
-            self.wipe_while_cut_off,
-            self.stop_store,
             self.freeze_store,
             self.cut_off_store,
             self.set_clock,
             self.restart,
-            self.restart_all,
             self.move_lead,
         ]
+        self._slow: list[Fault] = [
+            self.kill_two,
+            self.kill_all,
+            self.freeze_node,
+            self.freeze_keeper_in_flush,
+            self.slow_down,
+            self.wipe,
+            self.wipe_while_cut_off,
+            self.stop_store,
+            self.restart_all,
+        ]
 
-    def schedule(self, count: int) -> Iterator[str]:
-        """Let all kinds happen, and more at random if there are to be more; says each before it happens."""
-        chosen = self._random.sample(self._kinds, len(self._kinds))
-        chosen += self._random.choices(self._kinds, k=max(0, count - len(chosen)))
+    def happen(self) -> Iterator[str]:
+        """Let each quick kind happen once, and some of the slow ones; says which before it happens."""
+        chosen = self._quick + self._random.sample(self._slow, SLOW_KINDS_MAX)
         began_at = time.monotonic()
-        for number, kind in enumerate(chosen, 1):
+        for kind in self._random.sample(chosen, len(chosen)):
             node = self._random.choice(self._nodes)
-            yield f"{number}, after {time.monotonic() - began_at:.1f} s: {kind.__name__}, node {node.number}"
+            self.count += 1
+            passed = time.monotonic() - began_at
+            yield f"{self.count}, after {passed:.1f} s: {kind.__name__}, node {node.number}"
             kind(node)
             self._network.mend()
             for one in self._nodes:

@@ -11,6 +11,7 @@ import httpx
 from tests.cluster.three_nodes import ClusterNode, running
 from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 from tests.faults.cluster.network import STORE_HOST, Network
+from tests.http.raw import Place
 
 NODES = 3
 PORT = 4437
@@ -54,6 +55,11 @@ class Site(NamedTuple):
     store: Seaweed
     disk: Disk
     """That of the last node."""
+
+    @property
+    def addresses(self) -> list[Place]:
+        """Where clients find the nodes, which are not always there."""
+        return [Place(self.network.host(node.number), PORT) for node in self.nodes]
 
 
 @contextmanager

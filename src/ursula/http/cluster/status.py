@@ -87,6 +87,11 @@ def _nodes(exchange: Exchange) -> list[dict[str, Any]]:
             "is_keeper": report.node_id == cluster.keeper,
             "clock_problem": report.clock_problem,
             "raft": members.get(report.node_id),
+            "samples": [
+                {"entries": one.entry_count, "position": one.position, "hash": one.hash.hex()}
+                for samples in report.samples
+                for one in samples[-1:]
+            ],
         }
         for report in sorted(cluster.nodes.values(), key=lambda report: report.node_id)
     ]
