@@ -353,7 +353,12 @@ async def test_a_follower_stops_when_an_entry_is_missing(nodes: Nodes) -> None:
 
 async def test_a_node_that_is_not_as_far_as_it_says_is_stopped(nodes: Nodes) -> None:
     log = await nodes.log()
-    await log.append(b"one")
+    position = await log.append(b"one")
+    watching = log.follow(position, 7)
+    await log.append(b"two")
+    with pytest.raises(LogDamaged, match="the log has 1 entries up to there, and this node has 7"):
+        await anext(watching)
+    await log._logs.compact((await (await leader_of(log)).status()).header.revision)
     with pytest.raises(LogDamaged, match="the log has 0 entries up to there, and this node has 7"):
         await anext(log.follow(BASE, 7))
 
