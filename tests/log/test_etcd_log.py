@@ -113,6 +113,31 @@ class SlowLink(LosesAnswers):
         return await self._real.kv.Txn(request, timeout=timeout)
 
 
+class CompactsMeanwhile(LosesAnswers):
+    """A member whose history is compacted after keys or values were found, before they are read."""
+
+    def __init__(self, real: EtcdEndpoint, what: str) -> None:
+        super().__init__(real)
+        self._what = what
+        self.has_compacted = False
+
+    async def Range(self, request: rpc.RangeRequest, timeout: float) -> rpc.RangeResponse:
+        if request.revision and self._what == "keys":
+            await self._compact()
+        return await self._real.kv.Range(request, timeout=timeout)
+
+    async def Txn(self, request: rpc.TxnRequest, timeout: float) -> rpc.TxnResponse:
+        if request.success[0].request_range.revision and self._what == "values":
+            await self._compact()
+        return await self._real.kv.Txn(request, timeout=timeout)
+
+    async def _compact(self) -> None:
+        if not self.has_compacted:
+            self.has_compacted = True
+            answer = await self._real.kv.Put(rpc.PutRequest(key=b"later", value=b""))
+            await self._real.kv.Compact(rpc.CompactionRequest(revision=answer.header.revision))
+
+
 class LateAnswers(LosesAnswers):
     """A member that answers a read some time after it has read."""
 
@@ -407,6 +432,20 @@ async def test_a_log_with_more_entries_than_are_listed_at_once_is_read_and_trimm
     assert await payloads_of(logs[2], 10, positions[19]) == [b"%d" % number for number in range(20, 30)]
 
 
+@pytest.mark.parametrize("what", ["keys", "values"])
+async def test_a_compaction_while_entries_are_read_begins_the_read_again(nodes: Nodes, what: str) -> None:
+    log, reader = await nodes.log(), await nodes.log()
+    for number in range(100):
+        await log.append(b"%d" % number)
+    leader = await leader_of(log)
+    await log._logs.compact((await leader.status()).header.revision)
+    member = CompactsMeanwhile(leader, what)
+    reader._client.endpoints = [member]  # type: ignore[list-item]
+    reader._client.current = member  # type: ignore[assignment]
+    assert await payloads_of(reader, 100) == [b"%d" % number for number in range(100)]
+    assert member.has_compacted
+
+
 async def test_values_that_do_not_arrive_in_time_are_read_in_smaller_parts(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -554,6 +593,28 @@ async def test_without_a_majority_the_tail_is_unknown_and_later_all_is_there(
     async with asyncio.timeout(30):
         await appending
     assert await payloads_of(log, 2) == [b"before", b"meanwhile"]
+
+
+async def test_a_log_closes_soon_although_no_member_answers(tmp_path: Path) -> None:
+    with etcd_members(1, tmp_path) as (member,):
+        async with AsyncExitStack() as stack:
+            log = await Nodes([member], stack).log()
+            await log.append(b"before")
+            following = asyncio.create_task(anext(log.follow(await log.tail(), 1)))
+            reading = asyncio.create_task(anext(log.follow(BASE, 0)))
+            await reading
+            member.freeze()
+            sent, waiting = log.append(b"sent"), log.append(b"waiting")
+            async with asyncio.timeout(15):
+                await log.close()
+                await log._logs.close()
+                with pytest.raises(StopAsyncIteration):
+                    await following
+            with pytest.raises(AppendUnknown):
+                await sent
+            with pytest.raises(AppendRetryable):
+                await waiting
+            member.thaw()
 
 
 async def test_addresses_that_change_interrupt_nothing(nodes: Nodes, members: list[EtcdMember]) -> None:
