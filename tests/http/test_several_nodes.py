@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -12,11 +13,13 @@ from tests.engine.driving import until
 from tests.engine.several_nodes import Cluster, Member, cluster_of
 from tests.http.staged import arrow
 
-from ursula.config import Address, Settings
+from ursula.config import Address, ColdSettings, Settings
 from ursula.engine import node as nodes
+from ursula.engine.reads.deferred import Deferred
 from ursula.http.app import App
 from ursula.http.certainty import Contact
 from ursula.http.server import listen, services_of
+from ursula.http.store_problems import fetch_deferred
 from ursula.http.wire.server import WireServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.one_node("has several nodes in its own process")]
@@ -318,3 +321,74 @@ async def test_a_local_read_says_that_it_is_up_to_date_only_while_its_node_is_in
             async with asyncio.timeout(30):
                 while not await is_up_to_date(second, path):
                     await asyncio.sleep(0.01)
+
+
+class HeldFetch:
+    """Replaces `fetch_deferred`: reads from the store wait until they are let go, but for the first ones."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, free: int) -> None:
+        self.waiting = -free
+        self.go = asyncio.Event()
+        for module in ("exchange", "live.long_poll"):
+            monkeypatch.setattr(f"ursula.http.{module}.fetch_deferred", self._fetch)
+
+    async def _fetch(self, deferred: Deferred[Any]) -> Any:
+        self.waiting += 1
+        if self.waiting > 0:
+            await self.go.wait()
+        return await fetch_deferred(deferred)
+
+
+@pytest.mark.parametrize(
+    ("path", "live", "free", "is_dropping"),
+    [
+        ("/v1/stream/live", "sse", 0, False),
+        ("/v1/stream/live", "sse", 1, True),
+        ("/_default", "sse", 1, False),
+        ("/_default", "long-poll", 0, False),
+    ],
+)
+async def test_a_live_read_that_fetches_while_its_node_starts_again_is_sent_back(
+    path: str, live: str, free: int, is_dropping: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "RESTART_SECONDS", 0.01)
+    stream, large = "/v1/stream/live", b"x" * (2 << 20)
+    cold = ColdSettings(cache_bytes=0)
+    async with cluster_of(2, tmp_path, cold) as cluster, clients_of(cluster) as (first, second):
+        node = cluster.nodes[1]
+        await first.put(stream, headers=TEXT, content=b"old")
+        assert (await first.post("/cluster/flush")).status_code == 200
+        await until(lambda: isinstance(node.group.read("_default", "live", 0, 100), Deferred))
+        held, closing = HeldFetch(monkeypatch, free), asyncio.Event()
+        offset = "-1" if live == "sse" else "now"
+        reading = asyncio.create_task(second.get(path, params={"offset": offset, "live": live}))
+        if live == "long-poll":
+            await until(lambda: len(node.group.watchers) == 1)
+            await first.post(stream, headers=TEXT, content=large)
+        await until(lambda: held.waiting == 1)
+        close = node.connection.close
+
+        async def close_later() -> None:
+            await closing.wait()
+            await close()
+
+        monkeypatch.setattr(node.connection, "close", close_later)
+        node.connection.is_cut_off = True
+        cluster.memory.bytes_max = 0
+        for _ in range(3):
+            await first.post(stream, headers=TEXT, content=b"new")
+            assert (await first.post("/cluster/flush")).status_code == 200
+        node.connection.is_cut_off = False
+        await until(lambda: not node.recovered)
+        if is_dropping:
+            held.go.set()
+            await reading
+        closing.set()
+        await until(lambda: node.recovered)
+        held.go.set()
+        assert problem_of(await reading) == (503, "unavailable"), "no event would ever come"
+        async with second.stream("GET", path, params={"offset": "-1", "live": "sse"}) as events:
+            lines = events.aiter_lines()
+            async with asyncio.timeout(30):
+                while "new" not in await anext(lines):
+                    pass

@@ -179,13 +179,17 @@ class Exchange:
                 self._doubt = str(error)
             else:
                 page = await _fetched(read(group))
-        if self.group is not group:
-            raise NotCurrent("the node has started again")
+        self.check_group(group)
         return page
 
     def must_settle(self, page: P | Refused, needs_tail: Callable[[P], bool]) -> bool:
         """Whether a response must not be sent before the newest state is applied."""
         return isinstance(page, Refused) or (not self.reads_locally and needs_tail(page))
+
+    def check_group(self, group: GroupApi) -> None:
+        """Raise NotCurrent if the node has dropped the group meanwhile: a live read would wait for ever."""
+        if self.group is not group or not self.services.node.recovered:
+            raise NotCurrent("the node starts again")
 
     def check_certain(self) -> None:
         """Raise NotCurrent if the response must not say that its client has everything."""

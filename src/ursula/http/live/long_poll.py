@@ -61,6 +61,7 @@ class LongPoll(LiveRequest, Generic[P]):
 
     async def _fetch(self, deferred: Deferred[P]) -> None:
         page = await fetch_deferred(deferred)
+        self.exchange.check_group(self.group)
         if isinstance(page, Refused):
             raise self.exchange.problem(page)
         await self.answer_fetched(page)
