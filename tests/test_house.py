@@ -252,7 +252,9 @@ SHELVES = {
         "settings": "member tls",
         "store_generation": "failures",
         "fence": "failures settings",
-        "cluster": "clock_check failures fence keeper_lease member presence settings store_generation",
+        "readiness": "member",
+        "cluster": "clock_check failures fence keeper_lease member presence readiness settings "
+        "store_generation",
     },
     "client": {
         "address": "",

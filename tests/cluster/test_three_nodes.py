@@ -1,12 +1,14 @@
 """Three nodes act as one server: any node takes any request, and any node may be lost."""
 
 import os
+import re
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,24 @@ def are_equal(samples: list[list[dict[str, Any]]]) -> bool:
     return all(other == [first] for other in others) and first["entries"] > 0 and len(first["hash"]) == 32
 
 
+def etcd_leader(node: ClusterNode) -> int:
+    """The number of the member that leads, as the etcd of a node says it now; 0 if there is none."""
+    host, port = node.address.split(":")
+    answer = httpx.post(f"http://{host}:{int(port) + 1}/v3/maintenance/status", json={}, timeout=5).json()
+    return int(answer.get("leader", 0))
+
+
+def keeper_count(nodes: list[ClusterNode]) -> float:
+    """How many of the nodes are the keeper, by their metrics."""
+    found = [Scrape(httpx.get(f"{node.url}/metrics", timeout=20).text) for node in nodes]
+    return sum(one["ursula_keeper"] for one in found)
+
+
+def reason_of(node: ClusterNode) -> str:
+    """Why a node is not a ready part of the cluster; empty if it is."""
+    return str(httpx.get(f"{node.url}/readyz/cluster", timeout=5).json().get("reason", ""))
+
+
 def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     give_up_at = time.monotonic() + seconds
     while not condition():
@@ -205,6 +225,32 @@ def test_the_status_names_the_leader_the_voters_and_every_node(nodes: list[Clust
         )
 
     until(is_complete)
+
+
+def test_the_status_has_every_nodes_address_version_position_lag_and_role(
+    nodes: list[ClusterNode], stream: str
+) -> None:
+    append(nodes[0], stream, "x")
+    asked = nodes[2]
+
+    def in_step() -> bool:
+        status = httpx.get(f"{asked.url}/cluster/status").json()
+        position = status["last_applied_index"]
+        return all(one["positions"] == [position] and one["lag"] == 0 for one in status["nodes"])
+
+    until(in_step)
+    status = httpx.get(f"{asked.url}/cluster/status").json()
+    assert (status["node_id"], status["generation"], status["disagreement"]) == (3, 1, None)
+    assert status["state"] == ("leader" if status["leader_id"] == 3 else "follower")
+    for node, listed in zip(nodes, status["nodes"], strict=True):
+        assert listed["node_id"] == node.number
+        assert listed["address"] == node.address
+        assert listed["version"] == version("ursula")
+        assert listed["leads"] == (node.number == status["leader_id"])
+        assert listed["clock_problem"] is None
+        assert listed["raft"]["index"] >= listed["raft"]["applied_index"] > 0
+    (keeper,) = [listed["node_id"] for listed in status["nodes"] if listed["is_keeper"]]
+    assert keeper_count([nodes[keeper - 1]]) == 1
 
 
 def test_the_metrics_show_who_leads_who_keeps_and_how_etcd_answers(nodes: list[ClusterNode]) -> None:
@@ -306,6 +352,23 @@ def test_a_frozen_node_holds_up_no_other(nodes: list[ClusterNode], stream: str) 
     check_complete(nodes, stream, acknowledged)
 
 
+def test_a_node_says_why_it_is_not_a_ready_part_of_the_cluster(nodes: list[ClusterNode]) -> None:
+    victim = next(node for node in nodes if node is not leader_of(nodes))
+    others = [node.etcd for node in nodes if node is not victim]
+    os.kill(victim.etcd, signal.SIGSTOP)
+    until(lambda: reason_of(victim) == "this node's etcd does not answer")
+    os.kill(victim.etcd, signal.SIGCONT)
+    until(lambda: reason_of(victim) == "")
+    for etcd in others:
+        os.kill(etcd, signal.SIGSTOP)
+    until(lambda: reason_of(victim) == "etcd has no leader")
+    until(lambda: "etcd has not answered for 1" in reason_of(victim))
+    for etcd in others:
+        os.kill(etcd, signal.SIGCONT)
+    for node in nodes:
+        node.wait_until_in_cluster()
+
+
 def test_a_node_that_lost_its_disk_comes_back(nodes: list[ClusterNode], stream: str) -> None:
     victim = nodes[0]  # the one that began the cluster
     append(victim, stream, "before;")
@@ -317,14 +380,32 @@ def test_a_node_that_lost_its_disk_comes_back(nodes: list[ClusterNode], stream: 
     check_complete(nodes, stream, {"before;": 0.0, "meanwhile;": 0.0})
 
 
-def test_a_node_that_stops_hands_everything_over(nodes: list[ClusterNode], stream: str) -> None:
+def test_a_node_that_stops_hands_everything_over_first(nodes: list[ClusterNode], stream: str) -> None:
     leaving = leader_of(nodes)
     others = [node for node in nodes if node is not leaving]
+    assert httpx.put(f"{others[0].url}{stream}-quiet", headers=TEXT).status_code == 201
+    with writing(nodes, f"{stream}-quiet") as quiet:
+        time.sleep(2)
     with writing(others, stream) as acknowledged:
-        time.sleep(0.5)
-        assert leaving.stop() == 0
-        time.sleep(1)
-    assert max(acknowledged.values()) < HELD_SECONDS_MAX
+        until(lambda: len(acknowledged) > 20)
+        before = etcd_leader(others[0])
+        leaving.process.send_signal(signal.SIGTERM)
+        while etcd_leader(others[0]) in (before, 0):
+            assert leaving.process.poll() is None, "it has ended before it handed over"
+            time.sleep(0.01)
+        assert leaving.process.wait(30) == 0
+        leaving.kill()  # so that everything that it logged is read
+        count = len(acknowledged)
+        until(lambda: len(acknowledged) > count + 20)
+    # A machine that is busy holds up writes anyway.
+    assert max(acknowledged.values()) < max(0.5, 3 * max(quiet.values()))
+    said = [entry["message"] for entry in leaving.log]
+    assert said.index("stopped") > max(
+        place for place, text in enumerate(said) if re.fullmatch(r"node \d leads now", text)
+    )
+    status = httpx.get(f"{others[0].url}/cluster/status").json()
+    assert status["leader_id"] != leaving.number
+    until(lambda: keeper_count(others) == 1)
     leaving.start(ready=False)
     leaving.wait_until_in_cluster()
     check_complete(nodes, stream, acknowledged)

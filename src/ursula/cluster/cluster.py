@@ -34,12 +34,12 @@ from .member.etcd_program import find_program
 from .member.member import Member
 from .member.raft_status import RaftStatus, raft_status, transfer_leader
 from .presence import Presence
+from .readiness import CONTACT_SECONDS_MAX, find_problem
 from .settings import key_prefix, member_settings, tls_files
 from .store_generation import find_generations, has_entries, may_begin_etcd
 
 RETRY_SECONDS = 0.5
 STATUS_SECONDS = 1.0
-CONTACT_SECONDS_MAX = 10.0
 
 T = TypeVar("T")
 
@@ -98,7 +98,13 @@ class Cluster:
         await self._until_done(lambda: self._enter_log(logs, generations), "etcd")
         self._logs = logs
         peers = Presence(
-            self.member.client, f"{logs.keys.prefix}nodes/", logs.lease, self._report, self._clocks
+            self.member.client,
+            f"{logs.keys.prefix}nodes/",
+            logs.lease,
+            self._report,
+            self._clocks,
+            versions_prefix=f"{self._prefix}versions/",
+            members=self._members,
         )
         claiming = self.role.run(f"{logs.keys.prefix}keeper".encode())
         self._tasks = [asyncio.create_task(one) for one in (logs.run(), claiming, self._look_often())]
@@ -129,8 +135,7 @@ class Cluster:
 
     async def leave(self) -> None:
         """Hand everything over that others would have to wait for: the lead, and the keeper's role."""
-        await self.role.close()
-        await self._hand_over()
+        await asyncio.gather(self._hand_over(), self.role.close())
 
     async def close(self) -> None:
         """Stop this node's etcd."""
@@ -194,15 +199,7 @@ class Cluster:
     @property
     def problem(self) -> str | None:
         """Why this node is not a ready part of the cluster."""
-        if self.is_lost:
-            return f"etcd has not answered for {self.silent_seconds:.0f} s"
-        if self.member.problem is not None:
-            return f"this node's etcd does not run: {self.member.problem}"
-        if not self.member.is_voter:
-            return "this node's etcd member is not a voter yet"
-        if self.leader is None:
-            return "etcd has no leader"
-        return None
+        return find_problem(self.member, self.raft, self.silent_seconds)
 
     @property
     def keeper(self) -> int | None:
@@ -265,12 +262,19 @@ class Cluster:
         return None
 
     def _voters(self) -> dict[int, int]:
-        """The members that could lead, by the number of their node."""
+        """The members that could lead, by the number of their node; first the one that is furthest."""
         voters = [] if self.raft is None else self.raft.voters
+        voters = sorted(voters, key=lambda one: one.raft_index or 0, reverse=True)
         found = ((self._node_of(one.member.number), one) for one in voters)
         return {
             node: one.member.number for node, one in found if node is not None and one.version is not None
         }
+
+    def _members(self) -> set[int] | None:
+        """The nodes that have a member, running or not; None while one has no name, since it never ran."""
+        found = [self._node_of(one.member.number) for one in (() if self.raft is None else self.raft.members)]
+        known = {node for node in found if node is not None}
+        return known if known and len(known) == len(found) else None
 
     def _node_of(self, member: int) -> int | None:
         """The node that a member belongs to: its name has the number."""
@@ -376,7 +380,10 @@ class Cluster:
 
     async def _hand_over(self) -> None:
         """Let another node lead, if this one does and another one can."""
+        self.raft = await raft_status(self.member.client) or self.raft
         if self.is_leader:
             problem = await self.transfer_leader(None)
-            if problem is not None:
+            if problem is None:
+                logger.info("node %s leads now", self.leader)
+            else:
                 logger.info("the lead was not handed over: %s", problem.reason)

@@ -1,10 +1,14 @@
-"""What the nodes of a cluster tell each other: each one keeps a key that disappears when it is gone."""
+"""What the nodes of a cluster tell each other.
+
+Each one keeps a key that disappears when it is gone. Which version of log entries it reads is in a key of its
+own that stays: a node that is down during an upgrade must be able to read the log when it comes back.
+"""
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
 from aetcd import rpc
@@ -38,7 +42,11 @@ class Presence(Peers):
         lease: Lease,
         report: Callable[[], NodeReport],
         clocks: ClockCheck,
+        *,
+        versions_prefix: str,
+        members: Callable[[], Collection[int] | None],
     ) -> None:
+        """`members` are the nodes that belong to the cluster, running or not; None if that is unknown."""
         super().__init__()
         self._client = client
         self._prefix = prefix.encode()
@@ -48,6 +56,9 @@ class Presence(Peers):
         self.nodes: dict[int, NodeReport] = {}
         """The nodes that are there, by number, as last read."""
         self._clocks = clocks
+        self._versions_prefix = versions_prefix.encode()
+        self._members = members
+        self._has_published_version = False
 
     def samples(self, group: int) -> dict[str, list[Sample]]:
         """The newest samples of a group on the other nodes, by the number of the node."""
@@ -99,11 +110,22 @@ class Presence(Peers):
             key=self._prefix + b"%d" % report.node_id, value=_encode(report), lease=self._lease.id
         )
         range_ = rpc.RangeRequest(key=self._prefix, range_end=self._prefix[:-1] + b"0")
-        operations = [rpc.RequestOp(request_put=put), rpc.RequestOp(request_range=range_)]
+        versions = rpc.RangeRequest(key=self._versions_prefix, range_end=self._versions_prefix[:-1] + b"0")
+        operations = [
+            rpc.RequestOp(request_put=put),
+            rpc.RequestOp(request_range=range_),
+            rpc.RequestOp(request_range=versions),
+        ]
+        if not self._has_published_version:
+            key = self._versions_prefix + b"%d" % report.node_id
+            put = rpc.PutRequest(key=key, value=b"%d" % report.entry_version)
+            operations.insert(0, rpc.RequestOp(request_put=put))
         request = rpc.TxnRequest(success=operations)
         answer = await self._client.call(lambda member: member.kv.Txn, request, CALL_SECONDS)
+        self._has_published_version = True
+        *_, published_reports, published_versions = answer.responses
         found = {}
-        for one in answer.responses[1].response_range.kvs:
+        for one in published_reports.response_range.kvs:
             try:
                 published = _decode(one.value)
             except msgspec.MsgspecError as error:  # of a version that publishes something else
@@ -113,4 +135,14 @@ class Presence(Peers):
         self.nodes = found
         self._clocks.note(found)
         self._note_clock_problem()
-        self.entry_version = min(report.entry_version for report in found.values())
+        self.entry_version = min(
+            *(report.entry_version for report in found.values()),
+            *self._versions_of_members(published_versions.response_range.kvs),
+        )
+
+    def _versions_of_members(self, published: Iterable[rpc.KeyValue]) -> Iterator[int]:
+        """What the members read, also those that are down: they will have to read what is written now."""
+        members = self._members()
+        for one in published:
+            if members is None or int(one.key.removeprefix(self._versions_prefix)) in members:
+                yield int(one.value)

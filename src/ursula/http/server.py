@@ -173,10 +173,10 @@ class _Server:
         await asyncio.wait((running, *others, self._told_to_stop), return_when=asyncio.FIRST_COMPLETED)
         ended = next((task for task in (running, *others) if task.done()), None)
         failure = ended.exception() if ended is not None else None
+        if cluster is not None:
+            await cluster.leave()  # while requests are still answered, so that none has to wait for it
         self._wire.is_stopping = True
         app.end_live(failure)
-        if cluster is not None:
-            await cluster.leave()
         await self._end(others)
         await node.stop()
         for task in beside:
