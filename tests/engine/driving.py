@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from ursula.engine.failures import Failure
 from ursula.engine.group.group import Group
-from ursula.log.interface import GENERATION_SHIFT, AppendFailed, Entry, Log, Measures
+from ursula.log.interface import GENERATION_SHIFT, AppendFailed, Entry, Log, Measures, TakeEntry
 from ursula.log.memory import MemoryLog
 from ursula.model.codec import entry as entries
 from ursula.model.commands import AnyCommand, Append, Create, Producer
@@ -78,8 +78,10 @@ class RemoteLog:
     def append(self, payload: bytes) -> Awaitable[int]:
         return self.memory.append(payload)
 
-    def follow(self, after: int, count: int | None = None) -> AsyncIterator[Entry]:
-        return self.memory.follow(after, count)
+    def follow(
+        self, after: int, count: int | None = None, take: TakeEntry | None = None
+    ) -> AsyncIterator[Entry]:
+        return self.memory.follow(after, count, take)
 
     async def tail(self) -> int:
         self.tail_calls += 1

@@ -11,6 +11,7 @@ from ursula.log.interface import (
     Entry,
     LogUnavailable,
     Measures,
+    TakeEntry,
 )
 from ursula.log.memory import MemoryLog
 from ursula.model.codec.entry import StoredEntry, decode, decode_any, encode_batches
@@ -112,7 +113,7 @@ class SharedLog:
             raise AppendUnknown("no answer")
         return position
 
-    def follow(self, after: int, count: int | None = None) -> "SharedFollower":
+    def follow(self, after: int, count: int | None = None, take: TakeEntry | None = None) -> "SharedFollower":
         assert count in (None, after & COUNTER_MASK), "the positions of this log have no gaps"
         follower = SharedFollower(self, after)
         self._followers.append(follower)

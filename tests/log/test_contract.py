@@ -181,6 +181,60 @@ async def test_a_waiting_follower_wakes_for_each_entry(log: Log) -> None:
         assert await waiting == [Entry(position, b"x")]
 
 
+async def test_each_entry_is_either_taken_or_read_in_order(log: Log) -> None:
+    seen: list[Entry] = []
+
+    def take_some(entry: Entry) -> bool:
+        if entry.payload.startswith(b"read"):
+            return False
+        seen.append(entry)
+        return True
+
+    async def read() -> None:
+        async for entry in log.follow(BASE, None, take_some):
+            seen.append(entry)
+
+    appended = [Entry(await log.append(b"stored"), b"stored")]
+    reading = asyncio.create_task(read())
+    for number in range(5):
+        appended += await append_all(log, [b"%b %d" % (kind, number) for kind in (b"take", b"read") * 3])
+    async with asyncio.timeout(60):
+        while len(seen) < len(appended):
+            await asyncio.sleep(0.001)
+    assert seen == appended
+    reading.cancel()
+
+
+@pytest.mark.parametrize("log", ONE_PROCESS, indirect=True)
+async def test_a_waiting_follower_need_not_wake_for_an_entry_that_is_taken(log: Log) -> None:
+    taken: list[Entry] = []
+
+    def take_all(entry: Entry) -> bool:
+        taken.append(entry)
+        return True
+
+    entries = log.follow(BASE, None, take_all)
+    waiting = asyncio.create_task(take(entries, 1))
+    await waits(entries)
+    appended = [Entry(await log.append(b"x"), b"x") for _ in range(5)]
+    assert taken == appended
+    assert not waiting.done()
+    waiting.cancel()
+
+
+@pytest.mark.parametrize("log", ONE_PROCESS, indirect=True)
+async def test_a_follower_raises_what_taking_an_entry_raised(log: Log) -> None:
+    def fail(entry: Entry) -> bool:
+        raise RuntimeError("a bug")
+
+    entries = log.follow(BASE, None, fail)
+    waiting = asyncio.create_task(take(entries, 1))
+    await waits(entries)
+    await log.append(b"x")
+    with pytest.raises(RuntimeError, match="a bug"):
+        await waiting
+
+
 async def test_several_followers_see_the_same(log: Log) -> None:
     readers = [asyncio.create_task(take(log.follow(BASE), 100)) for _ in range(5)]
     await asyncio.gather(*(log.append(b"%d" % number) for number in range(100)))

@@ -25,6 +25,7 @@ from ursula.log.interface import (
     Entry,
     LogDamaged,
     Measures,
+    TakeEntry,
 )
 from ursula.log.recovery import recover
 from ursula.log.segment import LogSegment
@@ -120,9 +121,9 @@ class FileLog:
             self._queue.put((payload, future))
         return future
 
-    def follow(self, after: int, count: int | None = None) -> Follower:
+    def follow(self, after: int, count: int | None = None, take: TakeEntry | None = None) -> Follower:
         """Entries after a position, then live ones; iterating raises EntriesTrimmed or LogDamaged."""
-        follower = Follower(after, self._open_stored)
+        follower = Follower(after, self._open_stored, take)
         self._followers.add(follower)
         if self._closed:
             follower.end()

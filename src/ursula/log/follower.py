@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from ursula.log.interface import Entry
+from ursula.log.interface import Entry, TakeEntry
 
 LIVE_ENTRIES_MAX = 4096
 """A follower further behind than this drops its live entries and reads them from storage."""
@@ -20,8 +20,11 @@ ReadStored = Callable[[], Awaitable[list[Entry]]]
 class Follower:
     """One reader of a log. A live entry is delivered as the very object that was appended."""
 
-    def __init__(self, after: int, open_stored: Callable[[int], ReadStored]) -> None:
+    def __init__(
+        self, after: int, open_stored: Callable[[int], ReadStored], take: TakeEntry | None = None
+    ) -> None:
         self._position = after
+        self._take = take
         self._open_stored = open_stored
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
@@ -40,7 +43,7 @@ class Follower:
 
     def offer(self, entry: Entry) -> None:
         """Take a live entry. Called in order, for each entry stored after the follower began."""
-        if self._behind or entry.position <= self._position:
+        if self._behind or entry.position <= self._position or self._is_taken(entry):
             return
         if len(self._live) == LIVE_ENTRIES_MAX:
             self._behind = True
@@ -48,6 +51,20 @@ class Follower:
         else:
             self._live.append(entry)
         self._wake()
+
+    def _is_taken(self, entry: Entry) -> bool:
+        """Offer a live entry to `take`, if the reader waits for exactly this one."""
+        waiter = self._waiter
+        if self._take is None or self._live or waiter is None or waiter.done():
+            return False
+        try:
+            is_taken = self._take(entry)
+        except Exception as error:
+            waiter.set_exception(error)
+            return True
+        if is_taken:
+            self._position = entry.position
+        return is_taken
 
     def end(self) -> None:
         """No more entries will come."""

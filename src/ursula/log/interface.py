@@ -4,7 +4,7 @@ Each entry has a position. Positions increase, perhaps with gaps. A position is 
 own counter, so positions never repeat or go back.
 """
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple, Protocol
 
 from ursula import positions
@@ -24,6 +24,10 @@ class Entry(NamedTuple):
 
     position: int
     payload: bytes
+
+
+TakeEntry = Callable[[Entry], bool]
+"""Takes a live entry, or returns False."""
 
 
 class Measures(NamedTuple):
@@ -71,11 +75,14 @@ class Log(Protocol):
         """
         ...
 
-    def follow(self, after: int, count: int | None = None) -> AsyncIterator[Entry]:
+    def follow(
+        self, after: int, count: int | None = None, take: TakeEntry | None = None
+    ) -> AsyncIterator[Entry]:
         """Entries after a position, then live ones: in order, each once, until the log is closed.
 
         `count` is how many entries the caller has applied up to that position, if it knows. A log that
-        numbers its entries checks it.
+        numbers its entries checks it. `take` may get a live entry at once while the caller waits for it,
+        which saves waking the caller's task; what it does not take comes as usual, and so does its exception.
         """
         ...
 

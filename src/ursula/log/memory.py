@@ -4,7 +4,14 @@ from collections.abc import Awaitable, Callable
 from weakref import WeakSet
 
 from ursula.log.follower import Follower
-from ursula.log.interface import GENERATION_SHIFT, AppendRetryable, EntriesTrimmed, Entry, Measures
+from ursula.log.interface import (
+    GENERATION_SHIFT,
+    AppendRetryable,
+    EntriesTrimmed,
+    Entry,
+    Measures,
+    TakeEntry,
+)
 
 
 class MemoryLog:
@@ -52,9 +59,9 @@ class MemoryLog:
             follower.offer(entry)
         return entry.position
 
-    def follow(self, after: int, count: int | None = None) -> Follower:
+    def follow(self, after: int, count: int | None = None, take: TakeEntry | None = None) -> Follower:
         """Entries after a position, then live ones."""
-        follower = Follower(after, self._open_stored)
+        follower = Follower(after, self._open_stored, take)
         self._followers.add(follower)
         if self._closed:
             follower.end()

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from ...log.interface import Log, LogUnavailable
+from ...log.interface import Entry, Log, LogUnavailable
 from ...model.codec import entry as entries
 from ...model.codec.entry import Batch, DecodedEntry, EntryUnreadable, StoredEntry
 from ...model.commands import (
@@ -385,22 +385,30 @@ class Group:
     # Applying
 
     async def _apply_entries(self) -> None:
-        in_flight = self._writer.in_flight
         slice_end = time.perf_counter() + SLICE_SECONDS
-        async for position, payload in self.log.follow(self.applied, self.state.entry_count):
-            # Usually an entry comes back as the very object that was handed to the log. Equal bytes are the
-            # same batch too, since they have its proposer and its time.
-            if in_flight and in_flight[0].payload == payload:
-                batch = in_flight[0]
-                self._apply(position, payload, batch.at, batch.commands, batch.replies, None, batch.stored)
-                in_flight.popleft()  # only now: if applying it fails, `give_up` must still find it
-            else:
-                await self._apply_decoded(position, payload)
+        async for entry in self.log.follow(self.applied, self.state.entry_count, self._apply_own):
+            if not self._apply_own(entry):
+                await self._apply_decoded(*entry)
                 if not self.recovered:
                     self._note_recovery()
             if time.perf_counter() > slice_end:
                 await asyncio.sleep(0)
                 slice_end = time.perf_counter() + SLICE_SECONDS
+
+    def _apply_own(self, entry: Entry) -> bool:
+        """Apply an entry if it is the oldest batch in flight, which need not be decoded.
+
+        Usually it comes back as the very object that was handed to the log. Equal bytes are the same batch
+        too, since they have its proposer and its time.
+        """
+        in_flight = self._writer.in_flight
+        position, payload = entry
+        if not in_flight or in_flight[0].payload != payload:
+            return False
+        batch = in_flight[0]
+        self._apply(position, payload, batch.at, batch.commands, batch.replies, None, batch.stored)
+        in_flight.popleft()  # only now: if applying it fails, `give_up` must still find it
+        return True
 
     async def _apply_decoded(self, position: int, payload: bytes) -> None:
         """Apply an entry that may have batches of several nodes."""

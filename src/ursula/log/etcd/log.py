@@ -27,6 +27,7 @@ from ursula.log.interface import (
     LogDamaged,
     LogUnavailable,
     Measures,
+    TakeEntry,
 )
 
 LOG_BYTES_MAX = 512 << 20
@@ -188,7 +189,7 @@ class EtcdLog:
         future.set_exception(AppendRetryable("the log is closed"))
         return future
 
-    def follow(self, after: int, count: int | None = None) -> EtcdFollower:
+    def follow(self, after: int, count: int | None = None, take: TakeEntry | None = None) -> EtcdFollower:
         """Entries after a position, then live ones; LogDamaged if they are not exactly the next ones."""
         follower = EtcdFollower(
             self._client, self._keys, self._base, after=after, count=count, on_entry=self._note
