@@ -24,6 +24,7 @@ LONG_FILES = (
     "faults/test_large_bodies.py",
     "pipeline/test_driver_killed.py",
     "cluster/test_membership.py",
+    "cluster/test_restored.py",
     "spark/test_cluster.py",
     "pipeline/test_outages.py",
     "pipeline/test_quiet.py",

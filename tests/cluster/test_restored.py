@@ -83,6 +83,15 @@ def test_a_restore_ends_the_log_and_the_nodes_continue_from_it(
     code, said = restore("--from", str(copy), of=nodes[1])
     assert code == 1
     assert "goes with another store" in said
+    code, said = restore("--from", str(copy), "--data-dir", str(tmp_path / "single"), of=nodes[1])
+    assert code == 2
+    assert "leave --data-dir out" in said
+    code, said = restore("--from", str(copy), "--data-dir", str(tmp_path / "single"), "--log-is-gone")
+    assert code == 0, said
+    assert '"etcd": ""' in (copy / "generations" / "2.json").read_text(), "it belongs to a single node now"
+    code, said = restore("--from", str(copy), "--log-is-gone")
+    assert code == 1
+    assert "is the store of a single node" in said
     assert append(nodes[0], "lost too;").status_code == 204
 
     # Killed when the log is ended, and before the store knows: nothing is written until it is repeated.
