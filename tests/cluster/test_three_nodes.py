@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -292,6 +293,59 @@ def test_a_node_that_leaves_writes_to_the_leader_redirects(nodes: list[ClusterNo
         assert content(redirecting, stream) == "x;"
         httpx.post(f"{leader.url}/cluster/transfer-leader", json={"node_id": 3}, timeout=20)
         until(lambda: append(redirecting, stream, "y;").status_code == 204)
+
+
+def test_a_node_without_a_majority_says_only_what_it_knows(nodes: list[ClusterNode], stream: str) -> None:
+    alone, others = nodes[0], nodes[1:]
+    append(others[0], stream, "known;")
+    assert content(alone, stream) == "known;"
+    bucket = stream.rpartition("/")[0]
+    with httpx.stream("GET", f"{alone.url}{stream}?offset=-1&live=sse", timeout=60) as events:
+        received = events.iter_text()
+        text = next(received)
+        for other in others:
+            other.kill()
+
+        def ask(request: tuple[str, str]) -> tuple[int, str]:
+            """The status, and what is known of the end: that it is the tail, or why nothing is."""
+            method, path = request
+            answer = httpx.request(method, alone.url + path, timeout=8)
+            if answer.is_success or method == "HEAD":
+                return answer.status_code, answer.headers.get("stream-up-to-date", "")
+            return answer.status_code, answer.json()["error"]["code"]
+
+        expected = {
+            ("GET", f"{stream}?offset=-1&max_bytes=3"): (200, ""),
+            ("GET", f"{stream}?offset=-1"): (200, ""),
+            ("GET", f"{stream}?offset=-1&live=long-poll"): (200, ""),
+            ("GET", f"{bucket}?offset=-1"): (200, ""),
+            ("HEAD", stream): (503, ""),
+            ("GET", f"{stream}?offset=now"): (503, "unavailable"),
+            ("GET", f"{stream}?offset=now&live=long-poll"): (503, "unavailable"),
+            ("GET", f"{stream}?offset=-1&live=sse"): (503, "unavailable"),
+            ("GET", f"{stream}?offset=999"): (503, "unavailable"),
+            ("GET", f"{bucket}/unknown?offset=-1"): (503, "unavailable"),
+            ("GET", f"{bucket}?offset=now&live=sse"): (503, "unavailable"),
+            ("GET", f"{bucket}/streams"): (503, "unavailable"),
+            ("GET", "/cluster/buckets"): (503, "unavailable"),
+            ("GET", f"/cluster/plan?bucket={bucket[1:]}"): (503, "unavailable"),
+        }
+        with ThreadPoolExecutor(len(expected)) as threads:
+            found = dict(zip(expected, threads.map(ask, expected), strict=True))
+        assert found == expected
+        for path in ("/readyz/local", "/readyz/cluster"):
+            until(lambda path=path: httpx.get(alone.url + path).status_code == 503)  # type: ignore[misc]
+        text += "".join(received)  # until it ends
+    assert "known;" in text
+    assert text.endswith("\n\n"), "it ended at an event boundary"
+    for other in others:
+        other.start(ready=False)
+    for node in nodes:
+        node.wait_until_in_cluster()
+    assert append(alone, stream, "more;").status_code == 204
+    assert content(alone, stream) == "known;more;"
+    with httpx.stream("GET", f"{alone.url}{stream}?offset=now&live=sse", timeout=20) as events:
+        assert next(events.iter_lines()) == "event: control"
 
 
 def test_a_local_read_needs_no_majority(nodes: list[ClusterNode], stream: str) -> None:
