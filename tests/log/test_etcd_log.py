@@ -14,7 +14,7 @@ from tests.log.etcd_members import EtcdMember, etcd_members
 from tests.log.etcd_nodes import BASE, Nodes, leader_of, payloads_of
 
 from ursula.etcd import client as client_module
-from ursula.etcd.client import EtcdEndpoint, connection_closed
+from ursula.etcd.client import EtcdClient, EtcdEndpoint, connection_closed
 from ursula.log.etcd.log import EtcdLog
 from ursula.log.interface import (
     AppendRefused,
@@ -274,15 +274,34 @@ async def test_a_proposer_that_fails_gives_its_number_to_no_other_entry(nodes: N
 
 
 async def test_a_leader_whose_address_has_gone_is_not_used(nodes: Nodes, members: list[EtcdMember]) -> None:
-    log = await nodes.log()
-    client, leader = log._client, await leader_of(log)
+    leader_address = (await leader_of(await nodes.log())).address
+    client = EtcdClient([member.address for member in members])
+    leader = next(one for one in client.endpoints if one.address == leader_address)
     finding = asyncio.create_task(client.find_leader())
-    await asyncio.sleep(0)
-    await client.set_addresses([member.address for member in members if member.address != leader.address])
+    while not leader.calls.in_flight:
+        await asyncio.sleep(0)
+    await client.set_addresses([member.address for member in members if member.address != leader_address])
     assert await finding is None
     assert client.current in client.endpoints
     with pytest.raises(grpc.aio.AioRpcError, match="the connection was closed"):
         await leader.ask(leader.kv.Range, rpc.RangeRequest(key=b"\0"), 1.0)
+    await client.close()
+
+
+async def test_calls_go_to_the_leader(nodes: Nodes) -> None:
+    log = await nodes.log()
+    leader, client = await leader_of(log), log._client
+    entries = log.follow(BASE)
+    await log.append(b"one")
+    assert (await anext(entries)).payload == b"one"
+    client.turn_from(leader)
+    assert client.current is not leader
+    following = asyncio.create_task(anext(entries))
+    async with asyncio.timeout(30):
+        while client.current is not leader or entries.member is not leader:
+            await asyncio.sleep(0.02)
+    await log.append(b"two")
+    assert (await following).payload == b"two"
 
 
 async def test_an_entry_that_is_too_large_is_refused_for_certain(nodes: Nodes) -> None:
