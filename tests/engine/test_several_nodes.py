@@ -327,9 +327,14 @@ async def test_a_start_ends_although_flushes_and_trims_go_on(tmp_path: Path) -> 
         writing = asyncio.create_task(write_until(is_over, cluster, written, 0))
         await until(lambda: cluster.nodes[0].flushers[0].count > 3)
         first, flusher = cluster.memory.first, cluster.nodes[0].flushers[0]
-        flushes = flusher.count
-        cluster.before_state = lambda: until(lambda: flusher.count > flushes + 2)  # a start takes so long
-        started = await cluster.start(1)
+
+        async def take_long() -> None:
+            flushes = flusher.count
+            await until(lambda: flusher.count > flushes + 2)
+
+        cluster.before_state = take_long  # whenever a state is loaded
+        async with asyncio.timeout(60):
+            started = await cluster.start(1)
         assert started.recovered
         assert cluster.memory.first > first
         is_over.set()
