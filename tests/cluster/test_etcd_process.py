@@ -38,10 +38,15 @@ asyncio.run(main())
 """
 
 
-def command(folder: Path) -> list[str]:
+def command_lines(folder: Path) -> EtcdCommand:
     client, peer = free_ports(2)
     settings = MemberSettings(1, "test", "127.0.0.1", "127.0.0.1", client, peer, (), True)
-    return EtcdCommand(settings, find_program(etcd_path()), EtcdFolder(folder), None).to_begin("1", client)
+    return EtcdCommand(settings, find_program(etcd_path()), EtcdFolder(folder), None)
+
+
+def command(folder: Path) -> list[str]:
+    lines = command_lines(folder)
+    return lines.to_begin("1", lines.settings.client_port)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -113,6 +118,17 @@ async def test_the_last_words_of_an_etcd_that_cannot_start_are_reported(
     assert keeper.problem is not None
     assert "address already in use" in keeper.problem
     assert keeper.problem in caplog.text
+
+
+@pytest.mark.anyio
+async def test_an_etcd_that_is_started_again_without_its_data_fails_and_begins_nothing(
+    tmp_path: Path,
+) -> None:
+    process = await EtcdProcess.start(command_lines(tmp_path / "etcd").to_restart())
+    async with asyncio.timeout(SECONDS):
+        failure = await process.wait()
+    assert "cannot fetch cluster info" in str(failure)
+    assert not EtcdFolder(tmp_path / "etcd").has_member
 
 
 @pytest.mark.anyio

@@ -126,6 +126,20 @@ async def test_a_request_that_waits_for_the_tail_is_unavailable() -> None:
         log.answer_tail()
 
 
+async def test_the_time_of_a_request_that_waits_for_the_tail_is_limited_too() -> None:
+    log = RemoteLog()
+    group = Group(0, log, FakeClock(), BASE, write_wait_seconds=0.1)
+    task = asyncio.create_task(group.run())
+    await until(lambda: group.recovered)
+    log.hold_tail()
+    async with asyncio.timeout(30):
+        with pytest.raises(NotCurrent, match=r"the log has not answered within 0\.1 s"):
+            await group.current()
+    log.answer_tail()
+    await group.stop()
+    await task
+
+
 async def test_a_group_stops_although_its_log_does_not_answer() -> None:
     log = GatedLog()
     group = Group(0, log, FakeClock(), BASE, write_wait_seconds=0.1)
