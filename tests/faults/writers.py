@@ -18,6 +18,7 @@ from tests.server import Server
 
 BINARY = {"content-type": "application/octet-stream"}
 JSON = {"content-type": "application/json"}
+TEXT = {"content-type": "text/plain"}
 
 _MESSAGE = re.compile(rb"<([a-z0-9-]+) (\d+) (\d+)/(\d+) x*>")
 

@@ -26,10 +26,10 @@ from tests.faults.history import (
     Unavailable,
 )
 from tests.faults.simulated_stream import Client, Profile
+from tests.faults.writers import TEXT
 
 TIMEOUT_SECONDS = 15.0
 REST_SECONDS = (0, 0.01, 0.03)
-TEXT = {"content-type": "text/plain"}
 MESSAGE = re.compile(rb"<[^>]*>")
 REFUSALS = frozenset(
     (

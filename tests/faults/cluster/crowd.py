@@ -9,6 +9,7 @@ from random import Random
 from tests.faults.batches import Batcher
 from tests.faults.client import Client
 from tests.faults.cluster.clients import LASTING, MORTAL, Witness
+from tests.faults.cluster.expirer import Expirer
 from tests.faults.cluster.forker import Forker
 from tests.faults.cluster.ingester import Ingester
 from tests.faults.cluster.publisher import Publisher
@@ -21,7 +22,7 @@ from tests.faults.linearizable import check
 from tests.faults.writers import BINARY, JSON, Appender, Lifecycle, Writer, check_stream
 from tests.http.raw import Place
 
-REST_SECONDS = (0.03, 0.1, 1.0, 0.3, 0.5, 0.3, 0.2)
+REST_SECONDS = (0.03, 0.1, 1.0, 0.3, 0.5, 0.3, 0.2, 0.2)
 """How long each kind of writer rests after a step: longer after one with large bodies."""
 
 LIVES_CHECKED = 30
@@ -55,7 +56,15 @@ class Crowd:
         self._forker = Forker("fork", self._fork(), source)
         self._ingester = Ingester("rows", self._fork(), bucket)
         self._lifecycle = Lifecycle(f"{bucket}-life", self._fork())
-        writers = (*self._appenders, self._publisher, self._forker, self._ingester, self._lifecycle)
+        expirer = Expirer("brief", self._fork(), bucket)
+        writers = (
+            *self._appenders,
+            self._publisher,
+            self._forker,
+            self._ingester,
+            self._lifecycle,
+            expirer,
+        )
         self._writers: dict[Writer, float] = dict(zip(writers, REST_SECONDS, strict=True))
         self._running: list[Future[None]] = []
 

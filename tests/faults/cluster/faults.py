@@ -4,8 +4,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from random import Random
 
 import httpx
@@ -46,6 +46,7 @@ class Faults:
             self.wipe_bootstrap_node,
             self.freeze_store,
             self.cut_off_store,
+            self.start_with_wrong_clock,
             self.set_clock,
             self.restart,
             self.move_lead,
@@ -208,16 +209,30 @@ class Faults:
 
     # Clocks
 
-    def set_clock(self, node: ClusterNode) -> None:
+    def start_with_wrong_clock(self, node: ClusterNode) -> None:
         """It starts with a wrong clock, which is set right while it runs."""
-        seconds = self._random.choice((-60, -3, -1, 1, 3, 60))
         assert node.stop() == 0
-        node.pass_time(seconds)
-        node.start(ready=False)
-        self._wait(2, 4)
-        node.pass_time(-seconds)
+        with self._wrong_clock(node, (-60, -3, -1, 1, 3, 60)):
+            node.start(ready=False)
+            self._wait(2, 4)
+
+    def set_clock(self, node: ClusterNode) -> None:
+        """Its clock is set wrong while it runs, and then right.
+
+        Not far ahead: the node writes that time until the others have seen it, which takes it two seconds.
+        """
+        with self._wrong_clock(node, (-60, -3, -1, 1)):
+            self._wait(2, 4)
 
     # Helpers
+
+    @contextmanager
+    def _wrong_clock(self, node: ClusterNode, offsets: Sequence[int]) -> Iterator[None]:
+        seconds = self._random.choice(offsets)
+        print(f"its clock is wrong by {seconds} s", flush=True)
+        node.pass_time(seconds)
+        yield
+        node.pass_time(-seconds)
 
     def _kill_and_start(self, nodes: list[ClusterNode]) -> None:
         for node in nodes:

@@ -4,10 +4,9 @@ from random import Random
 
 from tests.faults.client import Client
 from tests.faults.cluster.roamer import ask
-from tests.faults.writers import Writer
+from tests.faults.writers import TEXT, Writer
 
 FORKS_CHECKED = 30
-TEXT = {"content-type": "text/plain"}
 
 
 class Forker(Writer):
