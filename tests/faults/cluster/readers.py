@@ -32,12 +32,18 @@ class Reader:
             leave_at = time.monotonic() + self._random.uniform(0, STAY_SECONDS_MAX)
             self._stay(lambda: over.is_set() or time.monotonic() > leave_at)  # noqa: B023
 
-    def check(self, expected: bytes) -> None:
-        """Read on to the end: then it has everything, once and in order."""
-        expected = _on_one_line(expected)
+    def check(self, read: Callable[[], bytes]) -> None:
+        """Read on to the end: then it has everything that `read` returns, once and in order.
+
+        A feed may grow meanwhile, when streams end by themselves.
+        """
+        size = len(_on_one_line(read()))
         give_up_at = time.monotonic() + CATCH_UP_SECONDS_MAX
-        while len(self.text) < len(expected) and time.monotonic() < give_up_at:
-            self._stay(lambda: len(self.text) >= len(expected))
+        while len(self.text) < size and time.monotonic() < give_up_at:
+            self._stay(lambda: len(self.text) >= size)
+        expected = _on_one_line(read())
+        if len(self.text) >= size:
+            expected = expected[: len(self.text)]
         if self.text != expected:
             pairs = enumerate(zip(self.text, expected, strict=False))
             at = next((at for at, (shown, there) in pairs if shown != there), len(expected))
