@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import hypothesis
 import pytest
 from tests.cluster.spread_server import any_server, is_spread
 from tests.faults.notes import NOTES, note
@@ -75,6 +76,9 @@ those that wait among those that work, and those of Spark, which keeps two cores
 Those that stop the session of Spark come before those that share it."""
 
 _numbers = count()
+
+hypothesis.settings.register_profile("ursula", deadline=None)  # a busy machine is no fault
+hypothesis.settings.load_profile("ursula")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job: our children would too
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -139,3 +139,14 @@ def test_a_job_without_spark_says_how_to_install_it_and_its_help_needs_none() ->
     assert "pip install -e '.[spark]'" in failed.stderr
     helped = subprocess.run([*command, "--help"], capture_output=True, text=True, timeout=60)
     assert helped.returncode == 0, helped.stderr
+
+
+def test_a_node_of_a_cluster_without_its_libraries_says_how_to_install_them(tmp_path: Path) -> None:
+    without = "import sys; sys.modules['aetcd'] = None; from ursula.cli import main; main()"
+    command = [sys.executable, "-W", "error", "-c", without, "serve", "--listen", "127.0.0.1:0"]
+    command += ["--data-dir", str(tmp_path / "data")]
+    environment = {**os.environ, "URSULA_CLUSTER__NAME": "test", "URSULA_COLD__SHARED_FS": "true"}
+    failed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (failed.returncode, failed.stderr.count("\n")) == (1, 1), failed.stderr
+    assert failed.stderr.startswith("ursula: a cluster needs aetcd")
+    assert "pip install -e '.[cluster]'" in failed.stderr

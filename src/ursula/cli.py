@@ -20,6 +20,7 @@ from rich.text import Text
 
 from ursula import __version__, logs, terminal
 from ursula.config import FILES_SEARCHED, KEYS, Address, LoadedConfig, Secret, StartRefused, load
+from ursula.extras import how_to_install
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,6 @@ app = typer.Typer(
 config_app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
 SERVER = "Server"
 OF_SPARK = {"pyspark", "py4j", "pandas"}
-HOW_TO_SPARK = "run pip install -e '.[spark]' in the folder of ursula's source"
 
 
 def main() -> None:
@@ -65,9 +65,8 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in OF_SPARK:
             raise
-        print(
-            f"ursula: this needs Spark, but {missing.name} is not installed: {HOW_TO_SPARK}", file=sys.stderr
-        )
+        what = f"this needs Spark, but {missing.name} is not installed"
+        print(f"ursula: {what}: {how_to_install('spark')}", file=sys.stderr)
         sys.exit(1)
 
 

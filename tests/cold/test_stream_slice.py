@@ -50,7 +50,7 @@ def both(appended: list[list[bytes]], events: bool) -> tuple[Messages, StreamSli
     return messages, found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(appends, st.booleans(), st.data())
 def test_a_slice_answers_as_messages_in_memory_do(
     appended: list[list[bytes]], events: bool, data: st.DataObject
@@ -128,7 +128,6 @@ def test_a_slice_that_is_read_as_a_whole_is_not_copied() -> None:
     assert chunks[0] is found.data
 
 
-@settings(deadline=None)  # a busy machine is no fault
 @given(st.lists(st.none() | st.binary(min_size=1, max_size=5), min_size=1), st.integers(0, 3))
 def test_a_stream_without_ordinals_needs_only_its_bytes(rows: list[bytes | None], cut: int) -> None:
     rows = [*rows, b"last"]

@@ -142,9 +142,7 @@ def check(answer: Answer, method: str) -> None:
         assert answer.headers["allow"]
 
 
-@settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
-)
+@settings(max_examples=150, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
 @given(
     method=methods,
     target=targets,

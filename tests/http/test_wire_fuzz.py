@@ -59,9 +59,7 @@ def answers(server: Server, path: str, pieces: list[bytes], methods: list[str]) 
         return [told(raw.answer(head=method == "HEAD"), path) for method in methods]
 
 
-@settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
-)
+@settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
 @given(places=st.lists(st.integers(1, 22_000), max_size=40))
 def test_requests_are_the_same_in_whatever_pieces_they_arrive(
     server: Server, api: httpx.Client, places: list[int]
@@ -127,9 +125,7 @@ def mutated(data: bytes, changes: list[tuple[str, float, int, bytes]]) -> bytes:
     return data
 
 
-@settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None
-)
+@settings(max_examples=300, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
 @given(which=st.integers(0, 10), changes=mutations())
 def test_what_is_almost_a_request_is_refused_or_understood_but_never_breaks_anything(
     server: Server, api: httpx.Client, which: int, changes: list[tuple[str, float, int, bytes]]

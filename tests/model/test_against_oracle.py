@@ -621,7 +621,6 @@ TestTheModelAgreesWithTheOracle = ModelAgainstOracle.TestCase
 TestTheModelAgreesWithTheOracle.settings = settings(
     max_examples=150,
     stateful_step_count=40,
-    deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

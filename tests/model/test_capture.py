@@ -16,7 +16,6 @@ from ursula.model.store_view.dirty_rows import LARGE_ROW_BYTES, Key, RowKind, Ro
 
 bounded = settings(
     max_examples=80,
-    deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -35,7 +35,6 @@ from ursula.model.stream.row import RowUnreadable
 
 bounded = settings(
     max_examples=80,
-    deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -23,7 +23,6 @@ from ursula.model.stream import stream
 
 bounded = settings(
     max_examples=60,
-    deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -86,14 +86,14 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None, print_blob=True)
+@settings(max_examples=100, print_blob=True)
 @given(json_values, st.booleans(), st.sampled_from([None, 1]))
 def test_every_value_comes_back(value: object, ascii_only: bool, indent: int | None) -> None:
     messages = split(json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode(), may_be_empty=True)
     assert [json.loads(message) for message in messages] == (value if isinstance(value, list) else [value])
 
 
-@settings(max_examples=300, deadline=None, print_blob=True)
+@settings(max_examples=300, print_blob=True)
 @given(st.text(alphabet='[]{},:"0123.eE+-\\untrfalsNI \n\t\x00é').map(str.encode) | st.binary(max_size=8))
 def test_nothing_is_taken_that_another_parser_refuses(body: bytes) -> None:
     try:

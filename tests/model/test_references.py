@@ -67,7 +67,6 @@ def without_bodies(state: State) -> bytes:
 
 @settings(
     max_examples=60,
-    deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

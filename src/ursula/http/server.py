@@ -24,6 +24,7 @@ from ..engine.node import Node
 from ..engine.start import load_state as loading
 from ..engine.start.data_folder import DataFolder, FolderRefused
 from ..engine.start.heartbeat import RunningServer
+from ..extras import how_to_install
 from ..log.interface import LogDamaged
 from ..model.codec.entry import EntryUnreadable
 from .app import App
@@ -214,7 +215,7 @@ def open_cluster(settings: Settings, store: Store, clock: Clock) -> "Cluster":
         from ..cluster.cluster import Cluster
     except ModuleNotFoundError as error:
         raise StartRefused(
-            f"a cluster needs {error.name}, which is not installed: pip install 'ursula[cluster]'"
+            f"a cluster needs {error.name}, which is not installed: {how_to_install('cluster')}"
         ) from None
     try:
         return Cluster(settings.server, settings.cluster, store, clock)

@@ -12,6 +12,7 @@ def fence_of(settings: "Settings", store: "Store") -> "Fence | None":
     """What ends the log of the cluster that the settings name; None if they name none."""
     from ursula.engine.offline.restore import RestoreRefused
     from ursula.engine.start.heartbeat import place_of
+    from ursula.extras import how_to_install
 
     if not settings.cluster.name:
         return None
@@ -22,7 +23,7 @@ def fence_of(settings: "Settings", store: "Store") -> "Fence | None":
             from ursula.cluster.fence import fence_log
         except ModuleNotFoundError as error:
             raise RestoreRefused(
-                f"to reach etcd, {error.name} must be installed: pip install 'ursula[cluster]'"
+                f"to reach etcd, {error.name} must be installed: {how_to_install('cluster')}"
             ) from None
         try:
             await fence_log(settings.server, settings.cluster, await place_of(store), generation, groups)

@@ -1,0 +1,6 @@
+"""What a message says about a part of the installation that is optional and missing."""
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra of the package."""
+    return f"run pip install -e '.[{extra}]' in the folder of ursula's source"
