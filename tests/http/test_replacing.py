@@ -28,7 +28,9 @@ def bulk(start_server: Any) -> Server:
 
 
 def segments(api: httpx.Client) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = api.get("/cluster/plan", params={"bucket": "bulk"}).json()["segments"]
+    answer = api.get("/cluster/plan", params={"bucket": "bulk"})
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["segments"]
     return found
 
 
