@@ -1,6 +1,6 @@
 # make serve   a durable stream server on http://127.0.0.1:4437
 # make test    everything that must be green before a change goes in
-# make faults  more rounds of kill -9, and the tests again with everything in the store
+# make faults  more rounds of kill -9, and the tests again with everything in the store and on three nodes
 # make bench   what it costs, against other servers
 #
 # Nothing is installed outside this folder except missing Debian packages.
@@ -14,6 +14,7 @@ PYTEST := .venv/bin/pytest -n 2 --dist loadfile --no-loadscope-reorder
 SPARK_FAULTS := $(addprefix tests/pipeline/,test_driver_killed.py long_driver_killed.py test_outages.py long_outages.py)
 SPARK_FAULTS += tests/spark/long_three_nodes.py
 TINY := tests/http tests/interop tests/client tests/terminal $(addprefix tests/faults/test_,$(addsuffix .py,kill kill_bucket stop disk cold_disk connections))
+SPREAD := tests/http tests/client tests/interop tests/terminal
 SPREAD_QUICK := $(addprefix tests/http/test_,$(addsuffix .py,create conditions forks json known_heads listing records undelete))
 NODE_TESTS := $(addprefix tests/,client conformance interop)
 PINS := pyproject.toml constraints.txt
@@ -43,6 +44,7 @@ faults: .venv/test.stamp node .venv/etcd.stamp
 	@scripts/debian-packages util-linux iproute2 chromium
 	URSULA_FAULT_ROUNDS=50 $(PYTEST) --timeout 1800 tests/faults tests/model/test_flush_model.py tests/model/test_log_model.py $(SPARK_FAULTS) $(ARGS)
 	URSULA_TEST_COLD=tiny URSULA_FAULT_ROUNDS=10 $(PYTEST) $(TINY) $(ARGS)
+	URSULA_TEST_NODES=3 $(PYTEST) --timeout 1800 $(SPREAD) $(ARGS)
 
 bench: .venv/bench.stamp .venv/etcd.stamp bench/node_modules/install.stamp
 	@scripts/debian-packages wrk

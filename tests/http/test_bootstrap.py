@@ -243,6 +243,7 @@ def wait_until_no_scratch_files(server: Server) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.one_node("looks into the folder of one node")
 def test_a_large_one_comes_whole(lone: Server, near: httpx.Client, large: str) -> None:
     answer = bootstrap(near, large)
     found = parts_of(answer)
@@ -274,6 +275,7 @@ def test_a_large_one_takes_no_memory_however_slow_the_client(
     assert most - before < 40 * MEBIBYTE, "200 MiB were asked for"
 
 
+@pytest.mark.one_node("looks into the folder of one node")
 def test_a_client_that_is_slow_still_gets_all_of_it(lone: Server, near: httpx.Client, large: str) -> None:
     """The file is gone by its name when the last byte is sent."""
     with Raw(lone) as raw:

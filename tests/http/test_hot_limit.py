@@ -87,6 +87,7 @@ def fill(api: httpx.Client, path: str) -> int:
     raise AssertionError("there is no limit")
 
 
+@pytest.mark.one_node("asks one node about its memory")
 def test_appends_are_turned_away_at_the_limit_and_come_back_by_themselves(
     server: Server, api: httpx.Client, disk: Broken, path: str
 ) -> None:
@@ -174,6 +175,7 @@ def test_nothing_is_lost_if_the_server_is_killed_while_it_is_full(
         until(lambda: again.post(path, headers=BINARY, content=b"more").status_code == 204)
 
 
+@pytest.mark.one_node("counts what one node says")
 def test_a_start_waits_for_the_store_and_says_so(
     server: Server, api: httpx.Client, disk: Broken, path: str
 ) -> None:

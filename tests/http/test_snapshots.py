@@ -535,7 +535,7 @@ def test_a_snapshot_survives_a_restart_and_a_kill(start_server: StartServer) -> 
         publish(api, stream, 8, b"state" * 1000, TEXT)
         with Raw(server) as raw:  # and one that is under way
             raw.ask("PUT", f"{stream}/snapshot/12", "Content-Length: 3000000").send(b"x" * 2_000_000)
-            assert wait_for(lambda: any(path.parent.name == "tmp" for path in blob_files(server)))
+            assert wait_for(lambda: any(path.suffix == ".blob" for path in blob_files(server)))
             server.kill()
     server.start()
     for _ in range(2):
@@ -548,7 +548,7 @@ def test_a_snapshot_survives_a_restart_and_a_kill(start_server: StartServer) -> 
             assert shown["stream-snapshot-offset"] == shown["stream-earliest-offset"] == offset(8)
             assert content(api, stream) == b"9012"
             refused(api.get(stream, params={"offset": "4"}), 410, "offset_trimmed")
-            assert not any(path.parent.name == "tmp" for path in blob_files(server)), "half a blob is no blob"
+            assert not any(path.suffix == ".blob" for path in blob_files(server)), "half a blob is no blob"
         server.restart()
 
 
