@@ -509,12 +509,14 @@ class Seen:
         self.writers = Counter(op.call.message for op in history if isinstance(op.call, Append))
         self._groups: dict[bytes, int] = {}
         self._same: list[int] = []
+        self._from_beginning: set[int] = set()
         reads = []
         for operation in sorted(history, key=lambda operation: operation.responded):
             call, result = operation.call, operation.result
             if isinstance(call, Read) and isinstance(result, Content):
                 self._add(call.start, result.messages, operation.responded)
                 reads.append((call.start, result.messages))
+        self._whole = {self._root(number) for number in self._from_beginning}
         self.shown_to: dict[int | None, int] = defaultdict(int)
         """How much of each incarnation reads have shown, from its beginning on without a gap."""
         self.contents: dict[int | None, dict[int, bytes]] = defaultdict(dict)
@@ -522,7 +524,7 @@ class Seen:
             self._add_content(start, messages)
 
     def _add(self, offset: int, messages: tuple[bytes, ...], time: float) -> None:
-        group = None
+        group, begins_at = None, offset
         for message in messages:
             if message not in self.places:
                 self.places[message] = [offset]
@@ -533,7 +535,7 @@ class Seen:
                 offset += len(message)
                 continue
             offset += len(message)
-            known = self.incarnation(message)
+            known = self._group(message)
             if group is None:
                 group = known
             if group is None:
@@ -542,6 +544,8 @@ class Seen:
             if known is not None:
                 self._same[known] = group
             self._groups[message] = group
+        if group is not None and begins_at == 0:
+            self._from_beginning.add(group)
 
     def _add_content(self, start: int, messages: tuple[bytes, ...]) -> None:
         incarnation = self.incarnation_of(messages)
@@ -559,9 +563,21 @@ class Seen:
         return next((number for number in known if number is not None), None)
 
     def incarnation(self, message: bytes) -> int | None:
-        """A number for the incarnation of a message, if a read has shown it and it was appended only once."""
+        """A number for the incarnation of a message, if that is known.
+
+        The message was appended only once, and a read from the beginning has shown what it was shown with:
+        others may be of the same incarnation without a read that shows both.
+        """
+        number = self._group(message)
+        return number if number in self._whole else None
+
+    def _group(self, message: bytes) -> int | None:
+        """A number for the messages that reads have shown together with this one, directly or not."""
         number = self._groups.get(message)
-        while number is not None and self._same[number] != number:
+        return None if number is None else self._root(number)
+
+    def _root(self, number: int) -> int:
+        while self._same[number] != number:
             number = self._same[number]
         return number
 
