@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -115,8 +115,10 @@ async def test_a_read_that_cannot_be_certain_has_its_data_without_being_up_to_da
         assert (again.status_code, again.json()["error"]["code"]) == (503, "unavailable")
         assert (await second.get("/chat/nothing", params={"offset": "-1"})).status_code == 503
         assert (await second.head("/chat/s")).status_code == 503
-        live = await second.get("/chat/s", params={"offset": "-1", "live": "sse"})
-        assert live.status_code == 503
+        for bytes_max in ("2", "100"):
+            query = {"offset": "-1", "live": "sse", "max_bytes": bytes_max}
+            live = await second.get("/chat/s", params=query)
+            assert live.status_code == 503, "sooner or later it would say that it is up to date"
         cluster.is_unreachable = False
         certain = await second.get("/chat/s", params={"offset": "-1"})
         assert certain.headers["stream-up-to-date"] == "true"
@@ -321,6 +323,203 @@ async def test_a_local_read_says_that_it_is_up_to_date_only_while_its_node_is_in
             async with asyncio.timeout(30):
                 while not await is_up_to_date(second, path):
                     await asyncio.sleep(0.01)
+
+
+Calls = list[tuple[str, str, dict[str, Any]]]
+
+
+class Behind(NamedTuple):
+    """A request to a node that has not applied yet what another one has acknowledged."""
+
+    meanwhile: Calls
+    """What the other node acknowledges. Both know a stream /chat/s with the two bytes "ab" by then."""
+    method: str
+    path: str
+    options: dict[str, Any]
+    is_right: Callable[[httpx.Response], bool]
+
+
+def made_again(content_type: str, content: bytes) -> Calls:
+    """The stream is another one now."""
+    made = {"headers": {"content-type": content_type}, "content": content}
+    return [("DELETE", "/chat/s", {}), ("PUT", "/chat/s", made)]
+
+
+MORE: Calls = [("POST", "/chat/s", {"headers": TEXT, "content": b"cd"})]
+NEW: Calls = [("PUT", "/chat/new", {"headers": TEXT, "content": b"new"})]
+JSON_AGAIN = made_again("application/json", b"[1,2,3]")
+SNAPSHOT: Calls = [*MORE, ("PUT", "/chat/s/snapshot/" + "4".zfill(20) + "?trim=false", {"content": b"{}"})]
+FORK = {"stream-forked-from": "/chat/s"}
+BEHIND = {
+    "head": Behind(MORE, "HEAD", "/chat/s", {}, lambda it: it.headers["stream-next-offset"][-1] == "4"),
+    "read": Behind(MORE, "GET", "/chat/s?offset=-1", {}, lambda it: it.content == b"abcd"),
+    "read at the tail": Behind(MORE, "GET", "/chat/s?offset=2", {}, lambda it: it.content == b"cd"),
+    "read of a new stream": Behind(NEW, "GET", "/chat/new?offset=-1", {}, lambda it: it.content == b"new"),
+    "read beyond the tail": Behind(MORE, "GET", "/chat/s?offset=4", {}, lambda it: it.status_code == 200),
+    "read of a deleted stream": Behind(
+        [("DELETE", "/chat/s", {})], "GET", "/chat/s?offset=-1", {}, lambda it: it.status_code in (404, 410)
+    ),
+    "last records": Behind(
+        [*JSON_AGAIN, ("POST", "/chat/s", {"json": [4, 5]})],
+        "GET",
+        "/chat/s?tail_records=2&max_bytes=1",
+        {},
+        lambda it: it.content.startswith(b"4"),
+    ),
+    "long-poll": Behind(MORE, "GET", "/chat/s?offset=2&live=long-poll", {}, lambda it: it.content == b"cd"),
+    "append to a new stream": Behind(
+        NEW, "POST", "/chat/new", {"headers": TEXT, "content": b"x"}, lambda it: it.status_code == 204
+    ),
+    "append to a closed stream": Behind(
+        [("POST", "/chat/s", {"headers": {"stream-closed": "true"}})],
+        "POST",
+        "/chat/s",
+        {"headers": TEXT, "content": b"x"},
+        lambda it: it.status_code == 409,
+    ),
+    "creation of a deleted stream": Behind(
+        [("DELETE", "/chat/s", {})], "PUT", "/chat/s", {"headers": TEXT}, lambda it: it.status_code == 201
+    ),
+    "delete": Behind(NEW, "DELETE", "/chat/new", {}, lambda it: it.status_code == 204),
+    "attributes": Behind(
+        [("PUT", "/chat/s/attrs", {"json": {"title": "x"}})],
+        "GET",
+        "/chat/s/attrs",
+        {},
+        lambda it: it.json() == {"title": "x"},
+    ),
+    "attributes of a new stream": Behind(
+        NEW, "PUT", "/chat/new/attrs", {"json": {"title": "x"}}, lambda it: it.status_code == 204
+    ),
+    "bootstrap": Behind(MORE, "GET", "/chat/s/bootstrap", {}, lambda it: b"cd" in it.content),
+    "find a snapshot": Behind(SNAPSHOT, "GET", "/chat/s/snapshot", {}, lambda it: it.status_code == 307),
+    "snapshot": Behind(
+        SNAPSHOT, "GET", "/chat/s/snapshot/" + "4".zfill(20), {}, lambda it: it.content == b"{}"
+    ),
+    "publish a snapshot": Behind(
+        JSON_AGAIN,
+        "PUT",
+        "/chat/s/snapshot/" + "0".zfill(20),
+        {"content": b"{}"},
+        lambda it: it.status_code == 204,
+    ),
+    "retention": Behind(
+        [
+            *made_again("text/plain", b"ef"),
+            ("PUT", "/chat/s/snapshot/" + "2".zfill(20) + "?trim=false", {"content": b"{}"}),
+        ],
+        "PUT",
+        "/chat/s/retention/" + "2".zfill(20),
+        {},
+        lambda it: it.status_code == 204,
+    ),
+    "fork with a body": Behind(
+        JSON_AGAIN,
+        "PUT",
+        "/chat/fork",
+        {"headers": FORK, "content": b"[4,5]"},
+        lambda it: it.headers.get("stream-record-next") == "5",
+    ),
+    "fork at an offset": Behind(
+        made_again("text/plain", b"efgh"),
+        "PUT",
+        "/chat/fork",
+        {"headers": FORK | {"stream-fork-offset": "2"}},
+        lambda it: it.status_code == 201,
+    ),
+    "feed": Behind(MORE, "GET", "/chat?offset=-1", {}, lambda it: '"cd"' in it.text),
+    "end of the feed": Behind(
+        [("PUT", "/chat-more", {})],
+        "GET",
+        "/chat-more?offset=now",
+        {},
+        lambda it: it.status_code == 200,
+    ),
+    "bucket": Behind(NEW, "GET", "/chat", {}, lambda it: it.json()["streams"] == 2),
+    "streams": Behind(NEW, "GET", "/chat/streams", {}, lambda it: it.json()["stream_count"] == 2),
+    "buckets": Behind(
+        [("PUT", "/chat-more", {})],
+        "GET",
+        "/cluster/buckets?limit=1000",
+        {},
+        lambda it: '"chat-more"' in it.text,
+    ),
+    "plan": Behind(
+        MORE,
+        "GET",
+        "/cluster/plan?bucket=chat",
+        {},
+        lambda it: sum(one["rows"] for one in it.json()["hot"]) == 3,
+    ),
+    "staging": Behind(
+        [("PUT", "/chat-more", {})],
+        "POST",
+        "/cluster/staging?bucket=chat-more",
+        {"content": arrow([("s", b"v")])},
+        lambda it: it.status_code == 201,
+    ),
+    "delete a bucket": Behind(
+        [("DELETE", "/chat/s", {})], "DELETE", "/chat", {}, lambda it: it.status_code == 204
+    ),
+    "undelete": Behind(
+        [("DELETE", "/chat/s", {})],
+        "POST",
+        "/cluster/undelete",
+        {"json": {"bucket": "chat", "stream": "s"}},
+        lambda it: it.status_code == 200,
+    ),
+}
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+async def test_a_node_that_is_behind_answers_with_what_another_has_acknowledged(
+    is_local: bool, tmp_path: Path
+) -> None:
+    depends_on_a_write = ("POST", "PUT", "DELETE")
+    async with cluster_of(2, tmp_path) as cluster, clients_of(cluster, is_local) as (first, second):
+        node, wrong = cluster.nodes[1], {}
+        behind = node.connection
+        for name, case in BEHIND.items():
+            if is_local and case.method not in depends_on_a_write and name != "plan":
+                continue
+            await first.put("/chat")
+            assert (await first.put("/chat/s", headers=TEXT, content=b"ab")).status_code == 201
+            await cluster.in_step()
+            behind.is_silent = True
+            for method, path, options in case.meanwhile:
+                assert (await first.request(method, path, **options)).is_success, (name, path)
+            asked = behind.tail_calls
+            answering = asyncio.create_task(second.request(case.method, case.path, **case.options))
+            await until(
+                lambda: behind.tail_calls > asked or node.group.has_unfinished or answering.done()  # noqa: B023
+            )
+            behind.is_silent = False
+            answer = await answering
+            if not case.is_right(answer):
+                wrong[name] = answer.status_code, answer.text
+            for stream in ("s", "new", "fork"):
+                await first.delete(f"/chat/{stream}")
+            await first.delete("/chat")
+            await first.delete("/chat-more")
+        assert wrong == {}
+
+
+async def test_a_bulk_write_that_another_node_has_done_needs_its_objects_no_more(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster, clients_of(cluster) as (first, second):
+        behind = cluster.nodes[1].connection
+        await first.put("/chat")
+        staged = await first.post("/cluster/staging?bucket=chat", content=arrow([("s", b"v")]))
+        await cluster.in_step()
+        objects = [staged.json()["object"]]
+        body = {"bucket": "chat", "app": "job", "version": 1, "objects": objects}
+        behind.is_silent = True
+        assert (await first.post("/cluster/ingest", json=body)).status_code == 200
+        await cluster.open_store().delete(objects)
+        asked = behind.tail_calls
+        answering = asyncio.create_task(second.post("/cluster/ingest", json=body))
+        await until(lambda: behind.tail_calls > asked or answering.done())
+        behind.is_silent = False
+        assert (await answering).status_code == 200, (await answering).text
 
 
 class HeldFetch:

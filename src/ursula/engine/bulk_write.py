@@ -78,6 +78,8 @@ class Ingesters:
         Raises StoreFailed or IngestStopped if it cannot continue now.
         """
         name = command.bucket, command.app
+        if not group.is_current:
+            await group.current()  # another node may have ended it, and its objects may be gone
         give_up_at = asyncio.get_running_loop().time() + patience_seconds
         while True:
             known = group.state.ingests.get(name)

@@ -30,12 +30,12 @@ async def create_stream(exchange: Exchange) -> None:
     body = await exchange.read_body()
     content_type = headers.get("content-type") or None
     json_problem = None
+    if fork is not None and not exchange.group.is_current:
+        await (
+            exchange.group.current()
+        )  # another node may have created the source, perhaps for the second time
     if content_type is None and fork is not None and body:
-        group = exchange.group
-        source = group.describe(target.bucket, fork.source)
-        if isinstance(source, Refused) and not group.is_current:
-            await group.current()  # another node may have created the source
-            source = group.describe(target.bucket, fork.source)
+        source = exchange.group.describe(target.bucket, fork.source)
         if not isinstance(source, Refused):
             content_type = source.content_type
         else:  # by the time this is decided, it may exist with a type that needs splitting

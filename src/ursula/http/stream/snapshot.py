@@ -183,6 +183,7 @@ async def put_retention(exchange: Exchange) -> None:
     """PUT on retention: drop the messages before the offset."""
     target = exchange.target
     command = Trim(target.bucket, target.stream, _offset(exchange), exchange.requested_incarnation())
+    await exchange.wait_until_current()  # what the offset means is looked up in this incarnation
     trimmed = exchange.expect(StreamTrimmed, await exchange.group.propose_and_wait(command))
     headers = exchange.state_headers(trimmed.incarnation, trimmed.tail, trimmed.tail, trimmed.closed)
     headers.append(("stream-earliest-offset", format_offset(trimmed.earliest)))
