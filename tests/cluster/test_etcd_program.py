@@ -73,3 +73,13 @@ def test_flags_depend_on_the_version() -> None:
         "--peer-skip-client-san-verification=true",
         "--snapshot-catchup-entries=500",
     ]
+
+
+def test_every_version_is_told_its_limits() -> None:
+    for version in ((3, 4, 23), (3, 5, 16), (3, 6, 0)):
+        assert {
+            "--pre-vote=true",
+            "--snapshot-count=1000",
+            f"--max-request-bytes={16 << 20}",
+            f"--quota-backend-bytes={8 << 30}",
+        } <= set(EtcdProgram("etcd", version).flags())

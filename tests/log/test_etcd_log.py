@@ -614,28 +614,6 @@ async def test_without_a_majority_the_tail_is_unknown_and_later_all_is_there(
     assert await payloads_of(log, 2) == [b"before", b"meanwhile"]
 
 
-async def test_a_log_closes_soon_although_no_member_answers(tmp_path: Path) -> None:
-    with etcd_members(1, tmp_path) as (member,):
-        async with AsyncExitStack() as stack:
-            log = await Nodes([member], stack).log()
-            await log.append(b"before")
-            following = asyncio.create_task(anext(log.follow(await log.tail(), 1)))
-            reading = asyncio.create_task(anext(log.follow(BASE, 0)))
-            await reading
-            member.freeze()
-            sent, waiting = log.append(b"sent"), log.append(b"waiting")
-            async with asyncio.timeout(15):
-                await log.close()
-                await log._logs.close()
-                with pytest.raises(StopAsyncIteration):
-                    await following
-            with pytest.raises(AppendUnknown):
-                await sent
-            with pytest.raises(AppendRetryable):
-                await waiting
-            member.thaw()
-
-
 async def test_addresses_that_change_interrupt_nothing(nodes: Nodes, members: list[EtcdMember]) -> None:
     log = await nodes.log()
     entries = log.follow(BASE, 0)
@@ -683,3 +661,25 @@ async def test_killed_members_lose_nothing(nodes: Nodes, members: list[EtcdMembe
     for name in range(3):
         own = [payload for payload in found if payload.startswith(b"%d-" % name)]
         assert own == [b"%d-%d" % (name, number) for number in range(40)]
+
+
+async def test_a_log_closes_soon_although_no_member_answers(tmp_path: Path) -> None:
+    with etcd_members(1, tmp_path) as (member,):
+        async with AsyncExitStack() as stack:
+            log = await Nodes([member], stack).log()
+            await log.append(b"before")
+            following = asyncio.create_task(anext(log.follow(await log.tail(), 1)))
+            reading = asyncio.create_task(anext(log.follow(BASE, 0)))
+            await reading
+            member.freeze()
+            sent, waiting = log.append(b"sent"), log.append(b"waiting")
+            async with asyncio.timeout(15):
+                await log.close()
+                await log._logs.close()
+                with pytest.raises(StopAsyncIteration):
+                    await following
+            with pytest.raises(AppendUnknown):
+                await sent
+            with pytest.raises(AppendRetryable):
+                await waiting
+            member.thaw()
