@@ -70,7 +70,14 @@ async def _serve(settings: Settings) -> int:
         folder = DataFolder(settings.server.data_dir, is_member=is_member) if log.is_durable else None
     except FolderRefused as error:
         raise StartRefused(str(error)) from None
-    listener = listen(settings.server.listen)
+    with listen(settings.server.listen) as listener:
+        return await _serve_on(listener, settings, clock, folder)
+
+
+async def _serve_on(
+    listener: socket.socket, settings: Settings, clock: Clock, folder: DataFolder | None
+) -> int:
+    log = settings.server.log
     connections_max = _clamp_connections(settings.limits.connections)
     wire = WireServer(listener, connections_max, settings.limits.unread_bytes, settings.http.keep_alive)
     store = (
