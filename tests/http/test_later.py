@@ -476,6 +476,7 @@ def test_the_events_of_a_feed_follow_each_other_without_a_seam(case: Case) -> No
 # What is wrong with the store
 
 
+@pytest.mark.one_node("counts what one node says")
 def test_a_missing_object_is_named_and_ends_events_at_a_boundary(start_server: StartServer) -> None:
     # Few segments, so that none is merged while the test looks at them.
     server = start_server(cold__flush_size="1MiB", cold__flush_interval="500ms", cold__cache_bytes="0")
