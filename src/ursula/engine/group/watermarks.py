@@ -48,7 +48,7 @@ class Watermarks:
         self._without_tail: list[Waiting] = []  # wait for the next call of `Log.tail`
         self._asking: list[Waiting] = []  # wait for the call in progress
         self._asking_task: asyncio.Task[None] | None = None
-        self._tail_problem: str | None = None
+        self._is_tail_unknown = False
         self._failure: Unavailable | None = None
         self._tasks = BackgroundTasks()
 
@@ -128,13 +128,15 @@ class Watermarks:
                 tail = 0
                 try:
                     tail = await self._log.tail()
-                    self._tail_problem = None
+                    if self._is_tail_unknown:
+                        self._is_tail_unknown = False
+                        logger.warning("the log reports its tail again")
                 except Exception as error:
                     failure = Unavailable(f"the log does not report its tail: {error}")
-                    if self._tail_problem != str(error):
+                    if not self._is_tail_unknown:  # once for each outage, whatever text its errors have
+                        self._is_tail_unknown = True
                         trace = None if isinstance(error, LogUnavailable) else error
                         logger.warning("the log does not report its tail: %s", error, exc_info=trace)
-                    self._tail_problem = str(error)
                 served, self._asking = self._asking, []
                 if failure is not None:
                     _fail(served, failure)
