@@ -130,9 +130,15 @@ class BootstrapResult(msgspec.Struct, frozen=True):
     latency_ms: Latency
 
 
-def multi_stream(servers: Sequence[Server], streams: int, seconds: float) -> MultiStreamResult:
-    """One writer per stream, each an idempotent producer, as fast as they can, on these servers in turn."""
-    output = _ursula_bench("multi-stream", servers, seconds, "--streams", str(streams))
+def multi_stream(
+    servers: Sequence[Server], streams: int, seconds: float, bucket: str = "bench"
+) -> MultiStreamResult:
+    """One writer per stream, each an idempotent producer, as fast as they can, on these servers in turn.
+
+    Its producers always have the same names and numbers, so each run needs a bucket of its own.
+    """
+    wanted = ("--bucket", bucket, "--streams", str(streams))
+    output = _ursula_bench("multi-stream", servers, seconds, *wanted)
     return msgspec.json.decode(_last_object(output), type=MultiStreamResult)
 
 

@@ -1,14 +1,12 @@
 """Durable appends on three nodes: with the writers on all of them, and with all on one."""
 
-from ..client import create_streams
-from ..load import append_load, multi_stream
+from ..load import multi_stream
 from ..results import Row
 from ..rounds import WARM_UP_SECONDS, Plan
 from ..servers import Kind
 from ..three_nodes import THREE_OURS, THREE_RUST, three_nodes
 
 STREAMS = 100
-WARM_UP_CONNECTIONS = 64
 
 
 def measure(plan: Plan) -> list[Row]:
@@ -23,20 +21,17 @@ def measure(plan: Plan) -> list[Row]:
 
     def once(kind: Kind) -> None:
         with three_nodes(kind) as (_, servers):
-            create_streams(servers[0], STREAMS, "warm")
-            append_load(servers[0], STREAMS, WARM_UP_CONNECTIONS, WARM_UP_SECONDS, "warm")
+            multi_stream(servers, STREAMS, WARM_UP_SECONDS, "warm")
             before = sum(server.process.cpu_seconds() for server in servers)
-            result = multi_stream(servers, STREAMS, plan.seconds)
+            result = multi_stream(servers, STREAMS, plan.seconds, "spread")
             used = sum(server.process.cpu_seconds() for server in servers) - before
             speed.add(kind.name, result.aggregate_ops_per_sec)
             p50.add(kind.name, result.latency_ms.p50_ms)
             p99.add(kind.name, result.latency_ms.p99_ms)
             cpu.add(kind.name, used * 1e6 / max(1, result.counts.ok))
             failed.add(kind.name, result.counts.backpressure + result.counts.other_err)
-        with three_nodes(kind) as (_, servers):  # new ones, for which no producer is an old one
-            create_streams(servers[0], STREAMS, "warm")
-            append_load(servers[0], STREAMS, WARM_UP_CONNECTIONS, WARM_UP_SECONDS, "warm")
-            one.add(kind.name, multi_stream(servers[:1], STREAMS, plan.seconds).aggregate_ops_per_sec)
+            together = multi_stream(servers[:1], STREAMS, plan.seconds, "together")
+            one.add(kind.name, together.aggregate_ops_per_sec)
 
     plan.interleave(row, (THREE_OURS, THREE_RUST), once)
     row.at_least(speed, 1.2, THREE_RUST.name, THREE_RUST.label)
