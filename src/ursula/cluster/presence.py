@@ -135,10 +135,9 @@ class Presence(Peers):
         self.nodes = found
         self._clocks.note(found)
         self._note_clock_problem()
-        self.entry_version = min(
-            *(report.entry_version for report in found.values()),
-            *self._versions_of_members(published_versions.response_range.kvs),
-        )
+        versions_read = [one.entry_version for one in found.values()]
+        versions_read += self._versions_of_members(published_versions.response_range.kvs)
+        self.entry_version = min([report.entry_version, *versions_read])
 
     def _versions_of_members(self, published: Iterable[rpc.KeyValue]) -> Iterator[int]:
         """What the members read, also those that are down: they will have to read what is written now."""
