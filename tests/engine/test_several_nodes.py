@@ -17,7 +17,7 @@ from ursula.cold.blobs import made_at
 from ursula.cold.objects.store import StoreUnavailable
 from ursula.cold.state import manifest as manifests
 from ursula.config import ColdSettings
-from ursula.engine.failures import Failure, NotCurrent, OutcomeUnknown, Unavailable
+from ursula.engine.failures import FELL_BEHIND, Failure, NotCurrent, OutcomeUnknown, Unavailable
 from ursula.engine.flush.flusher import FlushFailed, FlushOvertaken
 from ursula.engine.start.load_state import StoreRefused
 from ursula.model.codec.entry import ENTRY_VERSION, decode, encode
@@ -315,7 +315,7 @@ async def test_what_is_in_flight_on_a_node_that_starts_again_is_unknown(tmp_path
             await written(first)
             await flushed(first)
         second.connection.is_silent = False
-        assert isinstance(await appending, OutcomeUnknown)
+        assert await appending == OutcomeUnknown(FELL_BEHIND)
 
 
 async def test_a_start_ends_although_flushes_and_trims_go_on(tmp_path: Path) -> None:

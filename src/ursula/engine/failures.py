@@ -19,6 +19,9 @@ class OutcomeUnknown(Struct, gc=False):
 
 Failure = Unavailable | OutcomeUnknown
 
+FELL_BEHIND = "this node fell behind, and starts again from the newest manifest"
+"""Why requests that wait for the log are answered before it has: the state that they waited for is dropped."""
+
 
 class Superseded(Exception):
     """A restore has begun another generation of the store: this node must not write any more."""

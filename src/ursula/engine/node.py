@@ -41,7 +41,7 @@ from .agreement import find_disagreement
 from .background import BackgroundTasks
 from .bulk_write import Check, Ingesters
 from .clock import Clock, system_clock
-from .failures import Failure, NotCurrent
+from .failures import FELL_BEHIND, Failure, NotCurrent
 from .flush.flusher import Flusher, FlushSettings
 from .group.evictor import Evictor
 from .group.group import Group
@@ -187,8 +187,8 @@ class Node:
             except EntriesTrimmed as error:
                 problem = str(error)  # the exception itself refers to the state, which must be freed
             self._starting = asyncio.current_task()
-            logger.warning("this node fell behind, and starts again from the newest manifest: %s", problem)
-            await self._drop_groups("the node fell behind the log, and starts again")
+            logger.warning("%s: %s", FELL_BEHIND, problem)
+            await self._drop_groups(FELL_BEHIND)
             if time.monotonic() - began_at < RESTART_SECONDS:
                 await asyncio.sleep(RESTART_SECONDS)
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from ...log.interface import Entry, Log, LogUnavailable
+from ...log.interface import EntriesTrimmed, Entry, Log, LogUnavailable
 from ...model.codec import entry as entries
 from ...model.codec.entry import Batch, DecodedEntry, EntryUnreadable, StoredEntry
 from ...model.commands import (
@@ -34,7 +34,7 @@ from ...model.outcomes import AnyOutcome, Appended, Created, Ended, Refused, Und
 from ...model.state import State
 from ..agreement import Sample, Samples
 from ..clock import Clock, LogClock
-from ..failures import Failure, OutcomeUnknown, Unavailable
+from ..failures import FELL_BEHIND, Failure, OutcomeUnknown, Unavailable
 from ..keeper import KeeperRole
 from ..peers import Peers
 from ..reads.cold_feed import FeedReads
@@ -146,8 +146,8 @@ class Group:
         self._tasks = [asyncio.create_task(one) for one in work]
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
-            if not task.cancelled() and task.exception() is not None:
-                self.abandon("the server failed")
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self.abandon(FELL_BEHIND if isinstance(error, EntriesTrimmed) else "the server failed")
                 task.result()
 
     async def _find_tail(self) -> int:
