@@ -20,7 +20,7 @@ class OutcomeUnknown(Struct, gc=False):
 Failure = Unavailable | OutcomeUnknown
 
 FELL_BEHIND = "this node fell behind, and starts again from the newest manifest"
-"""Why requests that wait for the log are answered before it has: the state that they waited for is dropped."""
+"""Why requests that wait for the log are answered before it has: their state is dropped."""
 
 
 class Superseded(Exception):
