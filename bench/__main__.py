@@ -52,7 +52,8 @@ def bench(
     file = out or (DOCS if whole or update else None)
     run = Run(machine(), versions())
     written = _read(file) if file is not None and update else None
-    kept = Run(run.machine, run.versions, [] if written is None else written.rows)
+    rows_before = [] if written is None else written.rows
+    kept = Run(run.machine, run.versions, [row for row in rows_before if row.work in ROWS])
     measurement = Measurement(
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         command=_command(),
