@@ -1,4 +1,4 @@
-"""What a message says about a part of the installation that is optional and missing."""
+"""How to install an optional part of Ursula."""
 
 
 def how_to_install(extra: str) -> str:

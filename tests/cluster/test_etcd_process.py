@@ -19,7 +19,7 @@ from tests.waiting import wait_for
 
 from ursula.cluster.member.etcd_folder import EtcdFolder
 from ursula.cluster.member.etcd_output import EtcdOutput
-from ursula.cluster.member.etcd_process import EtcdKeeper, EtcdProcess
+from ursula.cluster.member.etcd_process import EtcdSupervisor, EtcdProcess
 from ursula.cluster.member.etcd_program import find_program
 from ursula.cluster.member.member_settings import EtcdCommand, MemberSettings
 
@@ -65,14 +65,14 @@ def is_etcd(pid: int, path: str = "") -> bool:
 
 async def kill_and_wait(folder: Path) -> None:
     line = command(folder)
-    keeper = EtcdKeeper(lambda: line)
-    running = asyncio.create_task(keeper.run())
-    await until(lambda: keeper.process is not None and (folder / "data" / "member" / "wal").exists())
-    assert keeper.process is not None
-    first = keeper.process.pid
+    supervisor = EtcdSupervisor(lambda: line)
+    running = asyncio.create_task(supervisor.run())
+    await until(lambda: supervisor.process is not None and (folder / "data" / "member" / "wal").exists())
+    assert supervisor.process is not None
+    first = supervisor.process.pid
     os.kill(first, signal.SIGKILL)
-    await until(lambda: keeper.process is not None and keeper.process.pid != first)
-    second = keeper.process.pid
+    await until(lambda: supervisor.process is not None and supervisor.process.pid != first)
+    second = supervisor.process.pid
     await until(lambda: is_etcd(second))
     assert os.getpgid(second) == os.getsid(second) == second != os.getpgid(0)
     running.cancel()
@@ -106,20 +106,20 @@ def test_etcd_dies_with_its_server() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_last_words_of_an_etcd_that_cannot_start_are_reported(
+async def test_the_last_lines_of_an_etcd_that_cannot_start_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = command(tmp_path / "etcd")
     (port,) = [int(flag.rpartition(":")[2]) for flag in line if flag.startswith("--listen-peer-urls")]
-    keeper = EtcdKeeper(lambda: line)
+    supervisor = EtcdSupervisor(lambda: line)
     with socket.create_server(("127.0.0.1", port)):
-        running = asyncio.create_task(keeper.run())
-        await until(lambda: keeper.problem is not None)
+        running = asyncio.create_task(supervisor.run())
+        await until(lambda: supervisor.problem is not None)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-    assert keeper.problem is not None
-    assert "address already in use" in keeper.problem
-    assert keeper.problem in caplog.text
+    assert supervisor.problem is not None
+    assert "address already in use" in supervisor.problem
+    assert supervisor.problem in caplog.text
 
 
 @pytest.mark.anyio
@@ -139,7 +139,7 @@ async def test_a_process_that_ignores_a_polite_request_is_killed(monkeypatch: py
     process = await EtcdProcess.start(
         ["/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"]
     )
-    await until(lambda: "ready" in process._output.last_words())
+    await until(lambda: "ready" in process._output.last_lines())
     await process.stop()
     assert "killed by signal 9" in str(await process.wait())
 
@@ -179,6 +179,6 @@ def test_lines_of_etcd_become_lines_of_ours(caplog: pytest.LogCaptureFixture) ->
         (logging.INFO, "etcd: slow took=1s"),
         (logging.ERROR, "etcd: gone error=disk"),
     ]
-    assert output.last_words().splitlines() == [
+    assert output.last_lines().splitlines() == [
         *("slow took=1s", "slow took=1s", "gone error=disk", "panic: all is lost")
     ]

@@ -1,1 +1,1 @@
-"""A node's member of the etcd cluster: its program, its process, its certificates, and how it joins."""
+"""A node's part in a cluster: its etcd, the keeper's lease, certificates, clocks, and the nodes' reports."""

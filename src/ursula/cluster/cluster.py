@@ -109,7 +109,7 @@ class Cluster:
         claiming = self.role.run(f"{logs.keys.prefix}keeper".encode())
         self._tasks = [asyncio.create_task(one) for one in (logs.run(), claiming, self._look_often())]
         await self._until_done(peers.exchange, "etcd")  # before anything is written that others cannot read
-        await self._until_done(peers.find_clock, "etcd")
+        await self._until_done(peers.wait_for_clock_check, "etcd")
         self._presence = peers
         self._tasks.append(asyncio.create_task(peers.run()))
         return Identity(FORMAT, newest.cluster, newest.generation, newest.groups)

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster tell each other.
+"""The reports that the nodes of a cluster exchange.
 
 Each one keeps a key that disappears when it is gone. Which version of log entries it reads is in a key of its
 own that stays: a node that is down during an upgrade must be able to read the log when it comes back.
@@ -22,7 +22,7 @@ from .clock_check import ClockCheck
 
 PUBLISH_SECONDS = 1.0
 PAUSE_RATIO_MIN = 0.7
-"""Nodes do not keep time with each other, or each would always read what the others said long before."""
+"""Nodes publish at random intervals: in lockstep, each would always read old reports."""
 DOUBT_SECONDS_MAX = 5.0
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Presence(Peers):
         )
         return next(filter(None, failures), None)
 
-    async def find_clock(self) -> None:
+    async def wait_for_clock_check(self) -> None:
         """Exchange reports until this clock cannot be far ahead of the others, or is proven to be."""
         give_up_at = time.monotonic() + DOUBT_SECONDS_MAX
         while self._clocks.is_doubtful and self.write_problem is None and time.monotonic() < give_up_at:
@@ -140,7 +140,7 @@ class Presence(Peers):
         self.entry_version = min([report.entry_version, *versions_read])
 
     def _versions_of_members(self, published: Iterable[rpc.KeyValue]) -> Iterator[int]:
-        """What the members read, also those that are down: they will have to read what is written now."""
+        """The versions that members read, also those that are down: they must read what is written now."""
         members = self._members()
         for one in published:
             if members is None or int(one.key.removeprefix(self._versions_prefix)) in members:

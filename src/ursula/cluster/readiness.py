@@ -1,4 +1,4 @@
-"""Whether a node is a part of its cluster that may be relied upon: what a rolling restart waits for."""
+"""Whether a node is a ready part of its cluster. A rolling restart waits for this."""
 
 from typing import Protocol
 

@@ -13,7 +13,7 @@ from .failures import ClusterRefused
 
 
 async def may_begin_etcd(store: Store, attempt: str, name: str, groups: int, now: int) -> bool:
-    """Whether this attempt begins an etcd: only the first one ever can create the object that says so."""
+    """Whether this attempt may begin an etcd: the first attempt that creates the object, and no other."""
     first = Generation(manifests.FORMAT, attempt, 1, groups, now, etcd=name)
     if await store.create(keys.generation_key(1), manifests.encode(first)):
         return True

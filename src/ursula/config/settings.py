@@ -145,7 +145,7 @@ class HttpSettings:
     reads: str = key(
         "linearizable",
         choice("linearizable", "local"),
-        "What reads in a cluster show: linearizable is all that is acknowledged, local is what the node has.",
+        "What reads in a cluster show: everything acknowledged (linearizable), or what the node has (local).",
     )
     cache: str = key(
         "public",
@@ -160,7 +160,7 @@ class HttpSettings:
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """The cluster that this node belongs to. A node without a cluster name is a server of its own."""
+    """The cluster that this node belongs to. A node without a cluster name is a single server."""
 
     name: str = key("", TEXT, "Name of the cluster; all its nodes have the same.", shown="none")
     bootstrap_node_id: int = key(
@@ -182,7 +182,7 @@ class ClusterSettings:
     etcd_path: str = key("", TEXT, "The etcd program.", shown="etcd on the PATH")
     write_wait: float = key("10s", DURATION, "How long a request waits for the log; after that, 503.")
     log_bytes: int = key(
-        "512MiB", SIZE, "How long the log may become while a node that lags still needs its entries."
+        "512MiB", SIZE, "How large the log may become while a lagging node still needs its entries."
     )
 
 

@@ -1,6 +1,6 @@
 """What this node knows of the other nodes that share its log.
 
-Whoever learns it sets it; the groups look at it.
+The cluster sets these values; the groups read them.
 """
 
 from collections.abc import Mapping, Sequence

@@ -151,7 +151,7 @@ class EtcdClient:
         """When a member last answered a call that needs a majority, by the monotonic clock."""
 
     async def run(self) -> None:
-        """Look for the leader now and then, until cancelled."""
+        """Look for the leader every second, until cancelled."""
         while True:
             await self.find_leader()
             await asyncio.sleep(LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""A lease: keys that disappear soon after the process that holds them."""
+"""A lease: its keys disappear soon after their process."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Lease:
-    """A lease that is renewed until it is closed, and granted anew when it was lost."""
+    """A lease that is renewed until it is closed, and granted again if it was lost."""
 
     def __init__(self, client: EtcdClient, seconds: int) -> None:
         self._client = client

@@ -82,7 +82,8 @@ class Log(Protocol):
 
         `count` is how many entries the caller has applied up to that position, if it knows. A log that
         numbers its entries checks it. `take` may get a live entry at once while the caller waits for it,
-        which saves waking the caller's task; what it does not take comes as usual, and so does its exception.
+        which saves waking the caller's task. Entries that it does not take are delivered as usual. The caller
+        gets an exception of `take`.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The running hash of a log: over each entry and what its commands came to, so that replicas can be compared.
+"""A running hash of the log: over each entry and the outcomes of its commands, to compare replicas.
 
 Of an outcome only its kind, its code and its numbers are hashed: texts may be worded differently in another
 version. Replicas of different versions must hash alike, so the rows below never change, and a new field of an

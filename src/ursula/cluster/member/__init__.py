@@ -1,1 +1,1 @@
-"""A node's own etcd: the program, its process and folder, and how its member comes to be and is watched."""
+"""A node's own etcd: the program, its process and folder, and how it becomes a member."""

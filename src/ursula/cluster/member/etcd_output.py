@@ -1,4 +1,4 @@
-"""What etcd writes to standard error: JSON lines, of which ours are made.
+"""Turns the JSON lines that etcd writes to standard error into log lines of ours.
 
 etcd warns of much that is harmless, such as a new connection, so its warnings become information here. It
 repeats some of them many times a second, so each message is logged at most once a minute. The last lines are
@@ -14,12 +14,12 @@ import msgspec
 
 LINES_KEPT = 12
 LINE_CHARACTERS_MAX = 600
-REPEAT_SECONDS = 60.0
+QUIET_SECONDS = 60.0
 MESSAGES_REMEMBERED = 256
 
 _LEVELS = {"warn": logging.INFO}
 _USUAL = frozenset(("exceeded recommended request limit", "simple token is not cryptographically signed"))
-"""Warnings at every start, about flags that are chosen on purpose."""
+"""Warnings at every start, caused by flags that are set on purpose."""
 
 logger = logging.getLogger("ursula.etcd")
 
@@ -40,7 +40,7 @@ class EtcdOutput:
             if line.strip():
                 self._take(line.decode(errors="replace"))
 
-    def last_words(self) -> str:
+    def last_lines(self) -> str:
         """The last lines of the process, to be shown to a person."""
         return "\n".join([*self._last, *filter(None, [self._rest.decode(errors="replace")])])
 
@@ -54,7 +54,7 @@ class EtcdOutput:
     def _is_news(self, message: str) -> bool:
         now = time.monotonic()
         kind = re.sub(r"\d+", "0", message)
-        if message in _USUAL or now - self._logged_at.get(kind, -REPEAT_SECONDS) < REPEAT_SECONDS:
+        if message in _USUAL or now - self._logged_at.get(kind, -QUIET_SECONDS) < QUIET_SECONDS:
             return False
         if len(self._logged_at) >= MESSAGES_REMEMBERED:
             self._logged_at.clear()

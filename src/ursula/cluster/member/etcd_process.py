@@ -18,14 +18,14 @@ from ..failures import ClusterRefused, EtcdFailed
 from .etcd_output import EtcdOutput
 
 STOP_SECONDS_MAX = 2.5
-"""A leader that stops hands over first, for which it waits in vain if the others stop too. Killing it loses
+"""A stopping leader first transfers leadership, and waits in vain if the others stop too. Killing it loses
 nothing."""
-PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.2, 10.0
+RESTART_PAUSE_SECONDS, RESTART_PAUSE_SECONDS_MAX = 0.2, 10.0
 STEADY_SECONDS = 30.0
-"""After this long, an etcd counts as one that runs, and the next restart comes quickly again."""
+"""After this long, an etcd counts as stable, and the next restart is quick again."""
 _PIECE_BYTES = 64 << 10
 _KEPT_VARIABLE = "ETCD_UNSUPPORTED_ARCH"
-"""etcd reads its flags from variables too. This one it needs on some machines; the others are not for it."""
+"""etcd also reads its flags from variables. Some machines need this one; the others are not for this etcd."""
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class EtcdProcess:
         """Wait until it ends, and say how."""
         code = await asyncio.shield(self._ended)
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        words = self._output.last_words()
+        words = self._output.last_lines()
         return EtcdFailed(f"etcd {how}" + (f"; its last words:\n{words}" if words else ""))
 
     async def stop(self) -> None:
@@ -90,7 +90,7 @@ class EtcdProcess:
         return await self._process.wait()
 
 
-class EtcdKeeper:
+class EtcdSupervisor:
     """Keeps an etcd running: one that ends by itself is started again, more slowly each time."""
 
     def __init__(self, command: Callable[[], Sequence[str]]) -> None:
@@ -102,7 +102,7 @@ class EtcdKeeper:
 
     async def run(self, process: EtcdProcess | None = None) -> None:
         """Keep it running until cancelled, beginning with one that was started before, if any."""
-        pause = PAUSE_SECONDS
+        pause = RESTART_PAUSE_SECONDS
         try:
             while True:
                 self.process = process or await EtcdProcess.start(self._command())
@@ -110,11 +110,11 @@ class EtcdKeeper:
                 began, self.problem = time.monotonic(), None
                 failure = await self.process.wait()
                 if time.monotonic() - began >= STEADY_SECONDS:
-                    pause = PAUSE_SECONDS
+                    pause = RESTART_PAUSE_SECONDS
                 self.problem = str(failure)
                 logger.error("starting etcd again in %.1f s: %s", pause, failure)
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, PAUSE_SECONDS_MAX)
+                pause = min(2 * pause, RESTART_PAUSE_SECONDS_MAX)
         finally:
             if self.process is not None:
                 await self.process.stop()

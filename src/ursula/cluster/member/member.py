@@ -1,4 +1,4 @@
-"""A node's member of the cluster: how it comes to be, and what is done for it as long as the node runs."""
+"""A node's member of the cluster: creates it, and keeps it running while the node runs."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from ...etcd.client import EtcdClient, EtcdRefused, EtcdUnavailable
 from ..failures import ClusterRefused
 from ..tls import TlsFiles
 from .etcd_folder import EtcdFolder
-from .etcd_process import EtcdKeeper, EtcdProcess
+from .etcd_process import EtcdProcess, EtcdSupervisor
 from .etcd_program import EtcdProgram
 from .member_list import ChangeRefused, ListedMember, MemberList, list_members, promote_learner
 from .member_settings import EtcdCommand, MemberSettings
@@ -39,7 +39,7 @@ class Member:
         self._folder = folder
         self._command = EtcdCommand(settings, program, folder, tls)
         self._may_begin = may_begin
-        self._keeper = EtcdKeeper(self._command.to_restart)
+        self._supervisor = EtcdSupervisor(self._command.to_restart)
         self._notice = Notice(logger)
         addresses = list(dict.fromkeys([settings.address, *settings.others]))
         self.client = EtcdClient(addresses, None if tls is None else tls.credentials())
@@ -54,7 +54,7 @@ class Member:
     @property
     def problem(self) -> str | None:
         """Why this node's etcd is not running; None if it is, or was not started yet."""
-        return self._keeper.problem
+        return self._supervisor.problem
 
     async def run(self) -> None:
         """Have a member, until cancelled; etcd is stopped then.
@@ -64,7 +64,7 @@ class Member:
         looking = asyncio.create_task(self.client.run())
         try:
             while True:
-                process = await self._come_to_be()
+                process = await self._ensure_member()
                 await self._run_until_removed(process)
                 logger.warning("%s was removed from the cluster, and joins it anew", self._settings.name)
                 self.is_voter, self.number = False, None
@@ -74,11 +74,11 @@ class Member:
             await asyncio.gather(looking, return_exceptions=True)
             await self.client.close()
 
-    async def _come_to_be(self) -> EtcdProcess | None:
+    async def _ensure_member(self) -> EtcdProcess | None:
         """Make sure that the folder has the data of a member; returns its etcd if that runs already."""
         if self._folder.has_member and not self._folder.is_beginning:
             return None
-        if self._settings.is_bootstrap and not await self._is_there_a_cluster():
+        if self._settings.is_bootstrap and not await self._any_member_answers():
             if await begin_cluster(self._command, self._may_begin):
                 return None
             logger.info("%s does not begin a cluster: one was begun before", self._settings.name)
@@ -86,7 +86,7 @@ class Member:
         await self.client.set_addresses(self._addresses_to_ask())
         return await NewMember(self._command, self.client).join()
 
-    async def _is_there_a_cluster(self) -> bool:
+    async def _any_member_answers(self) -> bool:
         """Whether any other node has a member that answers."""
         if not self._settings.others:
             return False
@@ -106,7 +106,7 @@ class Member:
         return [address for address in found if address != self._settings.address] or [self._settings.address]
 
     async def _run_until_removed(self, process: EtcdProcess | None) -> None:
-        running = asyncio.create_task(self._keeper.run(process))
+        running = asyncio.create_task(self._supervisor.run(process))
         try:
             while not running.done():
                 if await self._is_removed():

@@ -1,4 +1,4 @@
-"""What a node's member is told: who it is, where it listens, and the command that starts it."""
+"""The settings of a node's member, and the command that starts it."""
 
 import socket
 from collections.abc import Sequence

@@ -2,8 +2,8 @@
 
 Beginning is the one dangerous step: a member that begins where a cluster has been loses what that cluster
 had promised. So etcd is told to begin only here, and at first only this machine can reach it, at a port that
-nobody knows. Once it has written its data, it is stopped, and from then on it is only ever started again.
-Whenever this is interrupted, nobody can have written to the member, so it is done again from nothing.
+is not announced. Once it has written its data, it is stopped, and from then on it is only ever restarted.
+If a step is interrupted, nothing has been acknowledged, so it is repeated from scratch.
 """
 
 import asyncio

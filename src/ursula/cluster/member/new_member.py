@@ -51,7 +51,7 @@ class NewMember:
         self._silent_since: dict[int, float] = {}
 
     async def join(self) -> EtcdProcess:
-        """Become a learner, however long that takes; returns its etcd, which has begun to write."""
+        """Become a learner; waits as long as necessary. Returns its etcd, which has begun to write."""
         while True:
             try:
                 added, members = await self._add()

@@ -1,4 +1,4 @@
-"""A log line about something that takes a while: at once when it changes, otherwise now and then."""
+"""A log line about a long wait: logged at once when it changes, otherwise every 5 s."""
 
 import logging
 import time
@@ -7,7 +7,7 @@ REPEAT_SECONDS = 5.0
 
 
 class Notice:
-    """What was said last, and when."""
+    """The last message, and when it was logged."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger

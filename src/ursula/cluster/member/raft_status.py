@@ -1,4 +1,4 @@
-"""What etcd's members say of themselves, and handing the lead to one of them."""
+"""The status of etcd's members, and the transfer of leadership."""
 
 import asyncio
 import time
@@ -35,12 +35,12 @@ class RaftStatus:
 
     @property
     def voters(self) -> list[MemberStatus]:
-        """Those who vote."""
+        """The voting members."""
         return [one for one in self.members if not one.member.is_learner]
 
     @property
     def learners(self) -> list[MemberStatus]:
-        """Those who only follow."""
+        """The members that only follow."""
         return [one for one in self.members if one.member.is_learner]
 
 
@@ -50,7 +50,7 @@ async def raft_status(client: EtcdClient) -> RaftStatus | None:
     if known is None:
         return None
     members = await asyncio.gather(*(_ask(client, member) for member in known.members))
-    # The member in the latest term knows best who leads, which may be nobody.
+    # The member in the latest term knows the leader best; there may be none.
     latest = max((status for _, status in members if status is not None), key=_term, default=None)
     return RaftStatus(
         leader=0 if latest is None else latest.leader,
@@ -77,7 +77,7 @@ async def transfer_leader(client: EtcdClient, number: int) -> None:
         else:
             await client.find_leader()
             return
-    raise EtcdUnavailable("etcd has no leader that could hand over")
+    raise EtcdUnavailable("etcd has no leader that could transfer leadership")
 
 
 async def _ask(client: EtcdClient, member: ListedMember) -> tuple[MemberStatus, Any]:

@@ -5,7 +5,7 @@
     manifests/g{group}/{position}-{ulid}.json
     live/g{group}.json                                  the only object that is ever replaced
     generations/{generation}.json
-    etcd/{generation}.json                              which etcd was begun for it, if not that of before
+    etcd/{generation}.json                              the attempt that began a new etcd for it
     blobs/{bucket}/{incarnation}/{ulid}                 large bodies and snapshots
     staging/{bucket}/{digest}-{ulid}.arrow              rows of a bulk write; early ones have no digest
 

@@ -181,7 +181,7 @@ class Flusher:
         self._fail_waiting(StoreUnavailable(str(error)))
 
     def _fail_waiting(self, error: Exception, upto: int | None = None) -> None:
-        """Raise the error in all who wait for a flush, or in those whose requests are up to a position."""
+        """Raise the error in every caller that waits for a flush, or only in those up to a position."""
         waiting, self._waiting = self._waiting, []
         for wanted, future in waiting:
             if upto is not None and wanted > upto:

@@ -8,7 +8,7 @@ restore that is killed before the generation is created has changed nothing in t
 later must be run again, and begins another generation.
 
 The store of a cluster has its log in etcd. That log is ended before the generation is created, so that what a
-node acknowledges is either in the restored state or in the report of what is lost, never lost without a word.
+node acknowledges is either in the restored state or in the report of what is lost, never lost silently.
 The nodes keep their folders and join the new generation when they start. A restore that is killed in between
 leaves a cluster that writes nothing until the restore is run again.
 """
@@ -163,8 +163,7 @@ async def restore(
 def _check_kind(store: Store, newest: Generation, folder: NewFolder | None) -> None:
     if folder is None and not newest.etcd:
         raise RestoreRefused(
-            f"{store.root} is the store of a single node: say with --data-dir where the folder of the new "
-            "node shall be"
+            f"{store.root} is the store of a single node: name the folder of the new node with --data-dir"
         )
 
 

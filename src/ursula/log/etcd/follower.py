@@ -74,7 +74,7 @@ class EtcdFollower:
         while not self._ready:
             if self._is_ended:
                 raise StopAsyncIteration
-            await self._more()
+            await self._receive()
         return self._ready.popleft()
 
     @property
@@ -83,7 +83,7 @@ class EtcdFollower:
         return self._watch is not None and self.member is not self._client.current
 
     def is_silent(self, tail: int, seconds: float) -> bool:
-        """Whether it has waited for the watch for a while, in vain, although the log goes on to `tail`."""
+        """Whether its watch delivered nothing for `seconds` although the log has entries up to `tail`."""
         now = time.monotonic()
         if not self._is_watching or self.position >= tail or self.position != self._silent_at:
             self._silent_at, self._silent_since = self.position, now
@@ -100,7 +100,7 @@ class EtcdFollower:
         self._is_ended = True
         self.restart()
 
-    async def _more(self) -> None:
+    async def _receive(self) -> None:
         """Wait for more entries; there may be none yet when this returns."""
         try:
             if self._unread:
@@ -222,5 +222,5 @@ class EtcdFollower:
 
     def _damaged(self, count: int) -> LogDamaged:
         problem = f"the log has {count} entries up to there, and this node has {self._count}"
-        hint = "Stop this node; it starts again from the store once its data folder is removed"
+        hint = "Stop this node, remove its data folder and start it again: it then starts from the store"
         return LogDamaged("etcd", f"position {self.position}", problem, hint)

@@ -1,12 +1,16 @@
-"""The keys of the log in etcd.
+"""The keys of a cluster in etcd. Those of the log are made here, the others in `cluster`.
 
     {prefix}generation             the generation of the cluster's data
+    {prefix}store                  which store the log goes with
+    {prefix}versions/{node}        the entry version that a node reads; it has no lease
     {prefix}{generation}/          the log of a generation; nothing of another one counts in it:
       proposers/{proposer}         its version is how many transactions this proposer has written
       g{k}/e/{proposer}/{number}   an entry of group k
       g{k}/head                    its version is how many entries the group has had
       g{k}/needs/{node}            the position after which a node still needs the entries
       g{k}/trimmed                 the position up to which entries may be missing
+      nodes/{node}                 the report of a node, with its lease
+      keeper                       which node is the keeper, with its lease
 
 A position is written with 20 digits, so that etcd, which compares bytes, compares positions. So is the number
 of a transaction, so that the entries of a proposer up to a number are a range of keys.

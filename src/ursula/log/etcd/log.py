@@ -41,7 +41,7 @@ CALL_SECONDS_MAX = 5.0
 CHECK_SECONDS = 0.5
 SILENT_SECONDS = 1.0
 NEED_SECONDS = 15
-"""How long the log waits for a node that says nothing more."""
+"""How long trimming waits for a node whose lease is no longer renewed."""
 
 COMPACTION_SECONDS = 60.0
 
@@ -111,7 +111,7 @@ class EtcdLogs:
 
     async def run(self) -> None:
         """Keep the lease, and forget the history of etcd now and then, until cancelled."""
-        await asyncio.gather(self.lease.run(), self._compact_often())
+        await asyncio.gather(self.lease.run(), self._compact_periodically())
 
     async def close(self) -> None:
         """Write nothing more, and give the lease up."""
@@ -129,7 +129,7 @@ class EtcdLogs:
             if error.code is not grpc.StatusCode.OUT_OF_RANGE:  # it is compacted further already
                 logger.warning("etcd was not compacted: %s", error)
 
-    async def _compact_often(self) -> None:
+    async def _compact_periodically(self) -> None:
         """Forget history even while nothing is trimmed: leases and needs write revisions too."""
         before = 0
         while True:
@@ -198,7 +198,7 @@ class EtcdLog:
         if self._is_closed:
             follower.end()
         elif self._checking is None:
-            self._checking = asyncio.create_task(self._check_often())
+            self._checking = asyncio.create_task(self._watch_followers())
         return follower
 
     def _note(self, entry: Entry) -> None:
@@ -324,7 +324,7 @@ class EtcdLog:
 
     # A watch that is silent
 
-    async def _check_often(self) -> None:
+    async def _watch_followers(self) -> None:
         """Have a follower follow another member when its own stays silent although there is more."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)

@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Waiting(NamedTuple):
-    """An entry, and who waits for its position."""
+    """An entry, and the future that gets its position."""
 
     group: int
     payload: bytes
@@ -131,7 +131,7 @@ class Proposer:
         return list(taken.values())
 
     async def _send(self, entries: list[_Waiting]) -> None:
-        """Write one transaction, and say what became of it."""
+        """Write one transaction, and resolve the futures of its entries."""
         try:
             position = await self._write(entries)
         except AppendFailed as failure:
@@ -187,7 +187,7 @@ class Proposer:
         return self._base + revision
 
     async def _read_own(self) -> rpc.KeyValue | None:
-        """The proposer's key as of now, with version 0 if it has none yet; None if nobody answers."""
+        """The proposer's key as of now, with version 0 if it has none yet; None if no member answers."""
         request = rpc.RangeRequest(key=self._own_key, keys_only=True)
         try:
             answer = await self._client.call(lambda member: member.kv.Range, request, CALL_SECONDS)
@@ -244,7 +244,7 @@ class Proposer:
 
 
 def _is_full(error: grpc.aio.AioRpcError) -> bool:
-    """Whether etcd has no space left. It writes the transaction that exceeds its quota, and still says so."""
+    """Whether etcd reports that it has no space left. It may have written the transaction all the same."""
     return "database space exceeded" in (error.details() or "")
 
 

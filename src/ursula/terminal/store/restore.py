@@ -72,7 +72,7 @@ def restore(
 
     The store of a cluster needs no --data-dir: its nodes continue from the store when
     they start again. Restore it while they run, with --take-over and the --config of
-    one of them, so that the log in etcd is fenced; if that is lost, say --log-is-gone.
+    one of them, so that the log in etcd is fenced; if that log is lost, add --log-is-gone.
 
     If the command is interrupted, run it again.
 
