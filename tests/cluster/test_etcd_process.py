@@ -19,7 +19,7 @@ from tests.waiting import wait_for
 
 from ursula.cluster.member.etcd_folder import EtcdFolder
 from ursula.cluster.member.etcd_output import EtcdOutput
-from ursula.cluster.member.etcd_process import EtcdSupervisor, EtcdProcess
+from ursula.cluster.member.etcd_process import EtcdProcess, EtcdSupervisor
 from ursula.cluster.member.etcd_program import find_program
 from ursula.cluster.member.member_settings import EtcdCommand, MemberSettings
 

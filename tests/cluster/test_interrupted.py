@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.cluster.member_bench import keys, put
+from tests.cluster.members import keys, put
 from tests.etcd import etcd_path, free_ports
 
 from ursula.cluster.member.member_list import list_members

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cluster.member_bench import BenchNode, bench, keys, put, remove, running, stays_silent, writing
+from tests.cluster.members import BenchNode, bench, keys, put, remove, running, stays_silent, writing
 from tests.etcd import free_ports
 
 from ursula.cluster.failures import ClusterRefused
@@ -222,6 +222,17 @@ async def test_a_folder_of_another_cluster_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ClusterRefused, match="another etcd cluster"):
             await node.until_voter()
         assert folder.has_member
+
+
+@pytest.mark.parametrize("name", ["member.json", "beginning.json"])
+def test_notes_of_a_newer_version_are_refused(tmp_path: Path, name: str) -> None:
+    folder = EtcdFolder(tmp_path)
+    folder.begin()
+    folder.note_member(MemberNote(1, 2))
+    file = tmp_path / name
+    file.write_text(file.read_text().replace('"format":1', '"format":2'))
+    with pytest.raises(ClusterRefused, match=f"{name} has format 2, .* start a newer version"):
+        folder.begin() if name == "beginning.json" else folder.member
 
 
 async def test_an_interrupted_beginning_leaves_nothing_behind_if_another_one_began(

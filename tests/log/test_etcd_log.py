@@ -438,7 +438,7 @@ async def test_a_node_that_stays_behind_reads_compacted_entries_by_their_keys(no
 async def test_a_log_with_more_entries_than_are_listed_at_once_is_read_and_trimmed(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ursula.log.etcd.listing.KEYS_AT_ONCE", 4)
+    monkeypatch.setattr("ursula.log.etcd.entry_pages.KEYS_AT_ONCE", 4)
     logs = [await nodes.log(kept_bytes=0) for _ in range(3)]
     positions = [await logs[number % 3].append(b"%d" % number) for number in range(30)]
     await logs[0]._logs.compact((await (await leader_of(logs[0])).status()).header.revision)

@@ -6,7 +6,6 @@ try out secrets against it, so deriving the key is slow on purpose, and a short 
 """
 
 import hashlib
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from ..cold.objects.fsync import replace_file
 from .failures import ClusterRefused
 
 SECRET_CHARACTERS_MIN = 16
@@ -55,7 +55,7 @@ def write_certificate(
     try:
         for path, content in made.items():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write_private(path, content)
+            replace_file(path, content, mode=0o600)
     except OSError as error:
         raise ClusterRefused(f"cannot write the TLS files to {key.parent}: {error.strerror}") from None
 
@@ -127,12 +127,3 @@ def _host_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ip_address(host))
     except ValueError:
         return x509.DNSName(host)
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(handle, "wb") as file:
-        file.write(content)
-    temporary.replace(path)

@@ -9,15 +9,18 @@
 """
 
 import logging
-import os
 import secrets
 import shutil
 import time
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+from ...cold.objects.fsync import replace_file, sync_folder
 from ..failures import ClusterRefused
+
+FORMAT = 1
 
 logger = logging.getLogger(__name__)
 
@@ -27,12 +30,17 @@ class MemberNote(msgspec.Struct, frozen=True):
 
     cluster: int
     member: int
+    format: int = FORMAT
 
 
 class BeginningNote(msgspec.Struct, frozen=True):
     """An attempt to begin a cluster, by a name that nothing else has."""
 
     attempt: str
+    format: int = FORMAT
+
+
+Note = TypeVar("Note", MemberNote, BeginningNote)
 
 
 class EtcdFolder:
@@ -63,7 +71,7 @@ class EtcdFolder:
     def begin(self) -> str:
         """Note that a cluster is being begun here; returns the attempt, the same one until it has ended."""
         if self.is_beginning:
-            return msgspec.json.decode(self._beginning.read_bytes(), type=BeginningNote).attempt
+            return self._read(self._beginning, BeginningNote).attempt
         attempt = secrets.token_hex(8)
         self._write(self._beginning, BeginningNote(attempt))
         return attempt
@@ -71,7 +79,7 @@ class EtcdFolder:
     def end_beginning(self) -> None:
         """Note that the attempt has succeeded: the data is a member's from now on."""
         self._beginning.unlink()
-        _sync(self.path)
+        sync_folder(self.path)
 
     def abandon_beginning(self) -> None:
         """Remove the data of an attempt that must not go on, and only then the note of it."""
@@ -82,13 +90,7 @@ class EtcdFolder:
     @property
     def member(self) -> MemberNote:
         """Whose data it is, if there is any."""
-        try:
-            return msgspec.json.decode(self._member.read_bytes(), type=MemberNote)
-        except (OSError, msgspec.DecodeError) as error:
-            raise ClusterRefused(
-                f"{self._member} cannot be read ({error}), so it is unknown whose data is in {self.data}: "
-                f"move {self.path} away, and the node joins the cluster anew"
-            ) from None
+        return self._read(self._member, MemberNote)
 
     def note_member(self, note: MemberNote) -> None:
         """Note whose data it is, before the member does anything that counts."""
@@ -99,7 +101,7 @@ class EtcdFolder:
         self._member.unlink(missing_ok=True)
         shutil.rmtree(self.data, ignore_errors=True)
         self.data.mkdir(mode=0o700)
-        _sync(self.path)
+        sync_folder(self.path)
 
     def move_aside(self) -> None:
         """Keep the data of a member that was removed, in place of that of an earlier one."""
@@ -108,22 +110,24 @@ class EtcdFolder:
         kept = self.path / time.strftime("removed-%Y%m%dT%H%M%SZ", time.gmtime())
         self.data.rename(kept)
         self._member.unlink(missing_ok=True)
-        _sync(self.path)
+        sync_folder(self.path)
         logger.info("moved the data of the removed member to %s", kept)
 
-    def _write(self, path: Path, note: msgspec.Struct) -> None:
-        temporary = path.with_name(path.name + ".new")
-        with temporary.open("wb") as file:
-            file.write(msgspec.json.encode(note) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-        _sync(self.path)
+    def _write(self, path: Path, note: MemberNote | BeginningNote) -> None:
+        replace_file(path, msgspec.json.encode(note) + b"\n")
 
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    def _read(self, path: Path, kind: type[Note]) -> Note:
+        """A note. Raises ClusterRefused if it cannot be read, or if a newer version has written it."""
+        try:
+            note = msgspec.json.decode(path.read_bytes(), type=kind)
+        except (OSError, msgspec.DecodeError) as error:
+            raise ClusterRefused(
+                f"{path} cannot be read ({error}), so it is unknown whose data is in {self.data}: "
+                f"move {self.path} away, and the node joins the cluster anew"
+            ) from None
+        if note.format > FORMAT:
+            raise ClusterRefused(
+                f"{path} has format {note.format}, but this version of ursula reads format {FORMAT}: "
+                "start a newer version"
+            )
+        return note

@@ -86,6 +86,7 @@ class NewEtcd(msgspec.Struct, frozen=True):
     """The attempt to begin an etcd that the log of a restored generation is in."""
 
     attempt: str
+    format: int = FORMAT
 
 
 class LiveSegment(msgspec.Struct, frozen=True):

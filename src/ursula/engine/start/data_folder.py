@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ...cold.objects.checksum import has_checksum, with_checksum
-from ...cold.objects.fsync import sync_folder
+from ...cold.objects.fsync import replace_file, sync_folder
 
 FORMAT = 1
 _LOCK = "lock"
@@ -293,13 +293,8 @@ def _lock(path: Path) -> int:
 
 
 def _write(path: Path, identity: Identity) -> None:
-    temporary = path / "ursula.json.new"
     try:
-        with temporary.open("wb") as file:
-            file.write(msgspec.json.encode(identity) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path / "ursula.json")
+        replace_file(path / "ursula.json", msgspec.json.encode(identity) + b"\n")
     except OSError as error:
         raise FolderRefused(f"cannot write to the data folder {path}: {error.strerror}") from None
 

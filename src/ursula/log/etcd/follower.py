@@ -22,8 +22,8 @@ from ursula.etcd.client import (
     EtcdUnavailable,
     is_being_cancelled,
 )
+from ursula.log.etcd.entry_pages import list_entries
 from ursula.log.etcd.keys import GroupKeys
-from ursula.log.etcd.listing import list_entries
 from ursula.log.interface import COUNTER_MASK, EntriesTrimmed, Entry, LogDamaged
 
 VALUES_AT_ONCE = 64

@@ -15,9 +15,9 @@ from aetcd import rpc
 
 from ursula.etcd.client import EtcdClient, EtcdRefused, EtcdUnavailable
 from ursula.etcd.lease import Lease
+from ursula.log.etcd.entry_pages import list_entries
 from ursula.log.etcd.follower import EtcdFollower
 from ursula.log.etcd.keys import LogKeys, encode_position, proposer_of
-from ursula.log.etcd.listing import list_entries
 from ursula.log.etcd.proposer import Proposer
 from ursula.log.interface import (
     COUNTER_MASK,

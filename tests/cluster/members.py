@@ -71,7 +71,7 @@ class BenchNode:
 
     def kill_etcd(self) -> None:
         """`kill -9` of its etcd."""
-        process = self.member._keeper.process
+        process = self.member._supervisor.process
         assert process is not None
         os.kill(process.pid, signal.SIGKILL)
 
