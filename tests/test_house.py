@@ -87,7 +87,7 @@ ALLOWED = {
         "ursula.engine.status",
         "ursula.model.codec",
     },
-    "cluster/member": {"ursula.cluster", "ursula.etcd"},  # it knows no streams
+    "cluster/member": {"ursula.cluster", "ursula.etcd", "ursula.cold.objects.fsync"},  # it knows no streams
     "client": {"ursula.client"},
     "spark": {
         "ursula.spark",

@@ -51,6 +51,7 @@ class RemoteLog:
     known_tail = None
     batch_bytes = MemoryLog.batch_bytes
     entry_bytes_max: int | None = None
+    space_problem: str | None = None
 
     def __init__(self) -> None:
         self.memory = GatedLog()

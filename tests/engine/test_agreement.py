@@ -42,7 +42,7 @@ def is_compared_often(monkeypatch: pytest.MonkeyPatch) -> None:
         ([[B], [B], [A], [A]], None),
         ([[B], [C]], False),  # all differ
         ([[B]], False),
-        ([[B], [LATER]], False),  # the third can no longer say
+        ([[B], [LATER]], None),  # the third has no such sample any more; a later one will decide
         ([[B], [EARLIER]], None),  # the third will decide
         ([[B], [B], [EARLIER]], None),  # it may be two against two
         ([[B], [B], [EARLIER], [A]], None),

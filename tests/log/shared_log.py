@@ -70,6 +70,7 @@ class SharedLog:
     known_tail = None
     batch_bytes = 64 * 1024
     entry_bytes_max: int | None = 128 * 1024
+    space_problem: str | None = None
 
     def __init__(self, memory: "SharedMemory") -> None:
         self.memory = memory

@@ -58,6 +58,10 @@ def member_at(members: list[EtcdMember], address: str) -> EtcdMember:
     return next(member for member in members if member.address == address)
 
 
+def is_write(request: rpc.TxnRequest) -> bool:
+    return any(operation.HasField("request_put") for operation in request.success)
+
+
 class LosesAnswers:
     """Calls of a member whose transactions arrive, and whose answers do not."""
 
@@ -92,7 +96,7 @@ class LosesAnswers:
             code = grpc.StatusCode.RESOURCE_EXHAUSTED
             raise grpc.aio.AioRpcError(code, nothing, nothing, "etcdserver: too many requests")
         answer = await self._real.kv.Txn(request, timeout=timeout)
-        if self.lost < self._losses and (request.compare or not self._only_writes):
+        if self.lost < self._losses and (is_write(request) or not self._only_writes):
             self.lost += 1
             if self._forgets:
                 await self._real.kv.DeleteRange(rpc.DeleteRangeRequest(key=b"\0", range_end=b"\0"))
@@ -146,20 +150,35 @@ class LateAnswers(LosesAnswers):
         self.reads = 0
         self.is_read, self.may_answer = asyncio.Event(), asyncio.Event()
 
-    async def Range(self, request: rpc.RangeRequest, timeout: float) -> rpc.RangeResponse:
-        answer = await self._real.kv.Range(request, timeout=timeout)
+    async def Txn(self, request: rpc.TxnRequest, timeout: float) -> rpc.TxnResponse:
+        answer = await self._real.kv.Txn(request, timeout=timeout)
         self.reads += 1
         self.is_read.set()
         await self.may_answer.wait()
         return answer
 
 
+class Refuses(LosesAnswers):
+    """A member that refuses transactions, as etcd does before it writes anything."""
+
+    def __init__(self, real: EtcdEndpoint, code: grpc.StatusCode) -> None:
+        super().__init__(real)
+        self._code = code
+
+    async def Txn(self, request: rpc.TxnRequest, timeout: float) -> rpc.TxnResponse:
+        if not is_write(request):
+            return await self._real.kv.Txn(request, timeout=timeout)
+        raise grpc.aio.AioRpcError(self._code, grpc.aio.Metadata(), grpc.aio.Metadata(), "it is a test")
+
+
 class Fails(LosesAnswers):
     """A member whose answers end in an error that nobody expects."""
 
     async def Txn(self, request: rpc.TxnRequest, timeout: float) -> rpc.TxnResponse:
-        await self._real.kv.Txn(request, timeout=timeout)
-        raise ValueError("it is a test")
+        answer = await self._real.kv.Txn(request, timeout=timeout)
+        if is_write(request):
+            raise ValueError("it is a test")
+        return answer
 
 
 async def test_an_entry_whose_answer_is_lost_is_written_once_and_found(nodes: Nodes) -> None:
@@ -192,17 +211,16 @@ async def test_after_a_failure_the_next_member_is_asked(nodes: Nodes) -> None:
     assert lost.lost == 1
 
 
-async def test_writes_are_held_back_long_before_etcd_has_no_space(
+async def test_a_log_says_long_before_etcd_has_no_space_that_it_must_be_trimmed(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await nodes.log()
     await leader_of(log)
+    assert log.space_problem is None
     monkeypatch.setattr("ursula.log.etcd.proposer.DATABASE_BYTES_MAX", 1000)
-    with pytest.raises(AppendRetryable, match="etcd holds 0 MiB, and must be trimmed first"):
-        await log.append(b"one")
-    monkeypatch.undo()
-    await log.append(b"two")
-    assert await payloads_of(log, 1) == [b"two"]
+    assert log.space_problem == "etcd holds 0 MiB, and must be trimmed first: see the keeper's log"
+    await log.append(b"one")  # what is needed for a flush, after which the log is trimmed
+    assert await payloads_of(log, 1) == [b"one"]
 
 
 async def test_a_trim_whose_answer_is_lost_is_completed(nodes: Nodes) -> None:
@@ -237,6 +255,38 @@ async def test_a_node_of_an_earlier_generation_is_fenced(nodes: Nodes) -> None:
     with pytest.raises(AppendRetryable, match="was restored"):
         await old.append(b"and again")
     assert await old._logs.find_generation() == 2
+    with pytest.raises(LogUnavailable, match="was restored"):
+        await old.tail()  # a read that seems certain would not have what the new generation acknowledges
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED"],
+)
+async def test_a_transaction_that_etcd_never_accepts_is_not_repeated_for_ever(
+    nodes: Nodes, code: str
+) -> None:
+    log = await nodes.log()
+    leader = await leader_of(log)
+    refusing = Refuses(leader, grpc.StatusCode[code])
+    log._client.current = refusing  # type: ignore[assignment]
+    async with asyncio.timeout(30):
+        with pytest.raises(AppendRetryable, match="etcd accepts nothing: it is a test"):
+            await log.append(b"one")
+        log._client.current = leader
+        position = await log.append(b"two")
+    assert await anext(log.follow(BASE)) == (position, b"two")
+
+
+async def test_many_groups_write_at_once(nodes: Nodes) -> None:
+    """etcd limits how many keys a transaction may have."""
+    first = await nodes.log()
+    logs = [first, *(EtcdLog(first._logs, number) for number in range(1, 64))]
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(log.append(b"%d" % number) for number, log in enumerate(logs)))
+    for number, log in enumerate(logs):
+        assert (await anext(log.follow(BASE))).payload == b"%d" % number
+        await log.close()
 
 
 async def test_a_proposer_that_etcd_has_forgotten_stops(nodes: Nodes) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from .kinds import SIZE, is_loopback
 from .settings import KEYS, SECTIONS, LogKind, Settings
 
+GROUPS_MAX = 64
 FILES_SEARCHED = ("./ursula.toml", "/etc/ursula/ursula.toml")
 
 
@@ -211,6 +212,8 @@ def _check_cluster(settings: Settings) -> None:
         raise ConfigRefused("in a cluster, server.listen needs a fixed port: etcd uses the two after it")
     if server.advertise in cluster.routes:
         raise ConfigRefused(f"cluster.routes has the other nodes, and {server.advertise} is this one")
+    if cluster.groups > GROUPS_MAX:
+        raise ConfigRefused(f"cluster.groups = {cluster.groups}: expected at most {GROUPS_MAX}")
     files = (cluster.tls_cert, cluster.tls_key, cluster.tls_ca)
     if any(files) and not all(files):
         raise ConfigRefused("cluster.tls_cert, cluster.tls_key and cluster.tls_ca belong together: set all")

@@ -2,8 +2,8 @@
 
 Every node takes samples of its hash when it has applied a certain number of entries, and knows the samples of
 the others. Where they differ, the majority is right: a node that contradicts it must serve nothing. If there
-is no majority, no node knows which state is right, and none may serve. Nodes that are still behind are waited
-for if they could decide it. A node alone has nobody to contradict it.
+is no majority, no node knows which state is right, and none may serve. Nodes whose sample is not known, since
+they are behind or far ahead, are waited for if they could decide it. A node alone has nobody to contradict it.
 """
 
 from collections import Counter, deque
@@ -78,12 +78,12 @@ def find_disagreement(own: Sequence[Sample], others: Mapping[str, Sequence[Sampl
         found = [samples[sample.entry_count] for samples in by_count if sample.entry_count in samples]
         if all(one == sample for one in found):
             continue
-        behind = sum(max(samples) < sample.entry_count for samples in by_count)
-        total = 1 + len(found) + behind
+        unknown = len(by_count) - len(found)  # still behind, or too far ahead to have kept this sample
+        total = 1 + len(found) + unknown
         largest, votes = Counter((sample, *found)).most_common(1)[0]
         if 2 * votes > total:
             if largest != sample:
                 return Disagreement(sample, majority_differs=True)
-        elif 2 * (votes + behind) <= total:
+        elif 2 * (votes + unknown) <= total:
             return Disagreement(sample, majority_differs=False)
     return None

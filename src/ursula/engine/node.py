@@ -541,7 +541,9 @@ class Node:
         self._recovered_at = time.monotonic()
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            gc.collect(1)  # few objects, but they may have large buffers, such as those of a closed connection
+            gc.collect(
+                1
+            )  # few objects, but they may have large buffers, such as those of a closed connection
             for group in self.groups:
                 group.evictor.tick()
                 group.warn_if_clock_is_behind()

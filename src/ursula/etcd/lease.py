@@ -59,7 +59,10 @@ class Lease:
     async def _renew(self) -> None:
         began_at = time.monotonic()
         member = self._client.current
-        stream = member.lease.LeaseKeepAlive(timeout=CALL_SECONDS)
+        try:
+            stream = member.lease.LeaseKeepAlive(timeout=CALL_SECONDS)
+        except grpc.aio.UsageError:
+            raise EtcdUnavailable("the connection was closed") from None
         try:
             await stream.write(rpc.LeaseKeepAliveRequest(ID=self.id))
             answer = await stream.read()

@@ -68,6 +68,11 @@ class Log(Protocol):
         """Its current extent and size, as far as this node knows."""
         ...
 
+    @property
+    def space_problem(self) -> str | None:
+        """Why there is no space for more than the engine's own commands; None if there is."""
+        ...
+
     def append(self, payload: bytes) -> Awaitable[int]:
         """Make the payload durable and return its position, or raise an AppendFailed.
 

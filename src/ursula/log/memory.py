@@ -26,6 +26,7 @@ class MemoryLog:
 
     batch_bytes = 1024 * 1024
     entry_bytes_max: int | None = None
+    space_problem: str | None = None
 
     @property
     def known_tail(self) -> int:

@@ -24,6 +24,8 @@ RESTART_PAUSE_SECONDS, RESTART_PAUSE_SECONDS_MAX = 0.2, 10.0
 STEADY_SECONDS = 30.0
 """After this long, an etcd counts as stable, and the next restart is quick again."""
 _PIECE_BYTES = 64 << 10
+_IF_PARENT_LIVES = 'test "$PPID" = "$0" && exec "$@"'
+"""A server that was killed before its etcd asked to be killed with it must not leave it behind."""
 _KEPT_VARIABLE = "ETCD_UNSUPPORTED_ARCH"
 """etcd also reads its flags from variables. Some machines need this one; the others are not for this etcd."""
 
@@ -47,16 +49,19 @@ class EtcdProcess:
         setpriv = shutil.which("setpriv")
         if setpriv is None:
             raise ClusterRefused("a cluster needs the program setpriv: install the package util-linux")
-        return cls(
-            await asyncio.create_subprocess_exec(
-                *(setpriv, "--pdeathsig", "KILL", "--", *command),
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(setpriv, "--pdeathsig", "KILL", "--", "sh", "-c", _IF_PARENT_LIVES, str(os.getpid())),
+                *command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
                 env=_environment(),
                 start_new_session=True,
             )
-        )
+        except OSError as error:
+            raise EtcdFailed(f"etcd could not be started: {error.strerror}") from None
+        return cls(process)
 
     @property
     def is_running(self) -> bool:
@@ -68,7 +73,7 @@ class EtcdProcess:
         code = await asyncio.shield(self._ended)
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         words = self._output.last_lines()
-        return EtcdFailed(f"etcd {how}" + (f"; its last words:\n{words}" if words else ""))
+        return EtcdFailed(f"etcd {how}" + (f"; its last output:\n{words}" if words else ""))
 
     async def stop(self) -> None:
         """End it: politely at first."""
@@ -105,10 +110,13 @@ class EtcdSupervisor:
         pause = RESTART_PAUSE_SECONDS
         try:
             while True:
-                self.process = process or await EtcdProcess.start(self._command())
-                process = None
-                began, self.problem = time.monotonic(), None
-                failure = await self.process.wait()
+                began = time.monotonic()
+                try:
+                    self.process = process or await EtcdProcess.start(self._command())
+                    process, self.problem = None, None
+                    failure = await self.process.wait()
+                except EtcdFailed as error:
+                    failure = error
                 if time.monotonic() - began >= STEADY_SECONDS:
                     pause = RESTART_PAUSE_SECONDS
                 self.problem = str(failure)

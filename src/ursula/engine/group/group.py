@@ -27,6 +27,7 @@ from ...model.commands import (
     Flushed,
     IngestBegin,
     Merge,
+    RequestFlush,
     StoreCommand,
 )
 from ...model.decide.refusals import stored_too_long_ago
@@ -218,7 +219,7 @@ class Group:
     @property
     def log_problem(self) -> str | None:
         """Why the log does not accept entries."""
-        return self._writer.problem
+        return self._writer.problem or self.log.space_problem
 
     def status(self) -> GroupStatus:
         """The status of the group, for operators."""
@@ -274,6 +275,9 @@ class Group:
         if self._rejects is not None or not self.recovered:
             done(Unavailable(self._rejects or "the log is being replayed"))
             return
+        if self.log.space_problem is not None and type(command) is not RequestFlush:
+            done(Unavailable(self.log.space_problem))
+            return
         added = size if type(command) is not Create else size + creation_bytes(command)
         if added and self._is_full(added):
             self.rejected_count += 1
@@ -300,6 +304,8 @@ class Group:
     def append_fast(self, command: Append, done: Reply, size: int) -> bool:
         """Have a plain append decided if there is nothing unusual about it: see `fast_append`."""
         if self._rejects is not None or not self.recovered or self._is_full(size):
+            return False
+        if self.log.space_problem is not None:
             return False
         if not is_usual(self.state, command):
             return False

@@ -109,7 +109,13 @@ class EtcdFollower:
                 await self._begin_watch()
             else:
                 await self._read_watch()
-        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, EtcdUnavailable, TimeoutError):
+        except (
+            grpc.aio.AioRpcError,
+            grpc.aio.UsageError,  # the connection was closed
+            asyncio.InvalidStateError,
+            EtcdUnavailable,
+            TimeoutError,
+        ):
             self._drop_watch()
             if not self._is_ended:
                 self._client.turn_from(self.member)

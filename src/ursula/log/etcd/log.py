@@ -90,7 +90,7 @@ class EtcdLogs:
             compare=[condition],
             success=[rpc.RequestOp(request_put=rpc.PutRequest(key=key, value=value)) for key, value in puts],
         )
-        await self._call(request)
+        await self.call(request)
 
     async def forget_earlier(self, group_count: int) -> None:
         """Remove the entries of earlier generations: nothing follows them any more."""
@@ -98,14 +98,14 @@ class EtcdLogs:
             keys = LogKeys(self._prefix, generation)
             for group in (keys.group(number) for number in range(group_count)):
                 request = rpc.DeleteRangeRequest(key=group.entries, range_end=group.entries_end)
-                await self._call(rpc.TxnRequest(success=[rpc.RequestOp(request_delete_range=request)]))
+                await self.call(rpc.TxnRequest(success=[rpc.RequestOp(request_delete_range=request)]))
 
     async def find_generation(self) -> int | None:
         """The generation that the log is in; None if there is no log."""
         request = rpc.TxnRequest(
             success=[rpc.RequestOp(request_range=rpc.RangeRequest(key=self.keys.generation))]
         )
-        answer = await self._call(request)
+        answer = await self.call(request)
         found = answer.responses[0].response_range.kvs
         return int(found[0].value) if found else None
 
@@ -134,15 +134,27 @@ class EtcdLogs:
         before = 0
         while True:
             with suppress(LogUnavailable):
-                answer = await self._call(rpc.TxnRequest())
+                answer = await self.call(rpc.TxnRequest())
                 if before:
                     await self.compact(before)
                 before = answer.header.revision
             await asyncio.sleep(COMPACTION_SECONDS)
 
-    async def _call(self, request: rpc.TxnRequest) -> rpc.TxnResponse:
+    @property
+    def is_own_generation(self) -> rpc.Compare:
+        """The condition that the log is still in the generation of this node."""
+        compare = rpc.Compare
+        return compare(
+            result=compare.EQUAL,
+            target=compare.VALUE,
+            key=self.keys.generation,
+            value=b"%d" % self.generation,
+        )
+
+    async def call(self, request: rpc.TxnRequest, seconds: float = CALL_SECONDS_MAX) -> rpc.TxnResponse:
+        """Make a transaction that may be repeated; raises LogUnavailable."""
         try:
-            return await self.client.call(lambda member: member.kv.Txn, request, CALL_SECONDS_MAX)
+            return await self.client.call(lambda member: member.kv.Txn, request, seconds)
         except (EtcdUnavailable, EtcdRefused) as error:
             raise LogUnavailable(str(error)) from None
 
@@ -181,6 +193,11 @@ class EtcdLog:
         """Its extent and size, as far as this node has followed it."""
         return Measures(self._first, self._seen, self._size_bytes, None, None)
 
+    @property
+    def space_problem(self) -> str | None:
+        """Why there is no space for more than the engine's own commands."""
+        return self._logs.proposer.space_problem
+
     def append(self, payload: bytes) -> asyncio.Future[int]:
         """Write an entry; the future gets its position or an AppendFailed."""
         if not self._is_closed:
@@ -218,26 +235,30 @@ class EtcdLog:
         if earlier is not None and not earlier.done():
             await asyncio.wait((earlier,))
         self._tail_reading, self._tail_next = self._tail_next, None
-        request = rpc.RangeRequest(key=self._keys.head, keys_only=True)
-        try:
-            answer = await self._client.call(lambda member: member.kv.Range, request, TAIL_SECONDS)
-        except (EtcdUnavailable, EtcdRefused) as error:
-            raise LogUnavailable(str(error)) from None
-        return self._base + (answer.kvs[0].mod_revision if answer.kvs else 0)
+        head = rpc.RangeRequest(key=self._keys.head, keys_only=True)
+        request = rpc.TxnRequest(
+            compare=[self._logs.is_own_generation], success=[rpc.RequestOp(request_range=head)]
+        )
+        answer = await self._logs.call(request, TAIL_SECONDS)
+        if not answer.succeeded:  # other nodes may have acknowledged writes that are not in this log
+            raise LogUnavailable("the store of the cluster was restored. Start this node again after that")
+        found = answer.responses[0].response_range.kvs
+        return self._base + (found[0].mod_revision if found else 0)
 
     async def protect(self, after: int) -> int:
         """Say that this node still needs the entries after a position; returns `first`."""
         lease = self._logs.lease
+        lease_id = lease.id
         operations = [rpc.RequestOp(request_range=rpc.RangeRequest(key=self._keys.trimmed))]
-        if self._need != (after, lease.id):
+        if self._need != (after, lease_id):
             put = rpc.PutRequest(
-                key=self._keys.need(self._logs.node), value=encode_position(after), lease=lease.id
+                key=self._keys.need(self._logs.node), value=encode_position(after), lease=lease_id
             )
             operations.append(rpc.RequestOp(request_put=put))
         if not lease.is_held:
             raise LogUnavailable("this node has no lease in etcd")
-        answer = await self._logs._call(rpc.TxnRequest(success=operations))
-        self._need = after, lease.id
+        answer = await self._logs.call(rpc.TxnRequest(success=operations))
+        self._need = after, lease_id
         self._note_first(answer.responses[0].response_range.kvs)
         return self._first
 
@@ -258,7 +279,7 @@ class EtcdLog:
     async def close(self) -> None:
         """Finish the appends that were begun, if that is possible soon, and end the followers."""
         self._is_closed = True
-        await self._logs.proposer.settle()
+        await self._logs.proposer.wait_until_idle()
         if self._checking is not None:
             self._checking.cancel()
         for follower in self._followers:
@@ -274,7 +295,7 @@ class EtcdLog:
         if self._size_bytes <= self._logs.log_bytes_max:
             request = rpc.RangeRequest(key=self._keys.needs, range_end=self._keys.needs_end)
             operation = rpc.RequestOp(request_range=request)
-            answer = await self._logs._call(rpc.TxnRequest(success=[operation]))
+            answer = await self._logs.call(rpc.TxnRequest(success=[operation]))
             needs = answer.responses[0].response_range.kvs
             upto = min(upto, *(int(need.value) for need in needs), upto)
         return upto
@@ -297,7 +318,7 @@ class EtcdLog:
             success=[rpc.RequestOp(request_put=rpc.PutRequest(key=self._keys.trimmed, value=value))],
             failure=[rpc.RequestOp(request_range=rpc.RangeRequest(key=self._keys.trimmed))],
         )
-        answer = await self._logs._call(request)
+        answer = await self._logs.call(request)
         if not answer.succeeded:
             self._note_first(answer.responses[0].response_range.kvs)
             return self._first == upto  # this call was answered at its second attempt

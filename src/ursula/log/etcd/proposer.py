@@ -9,6 +9,8 @@ and had to be sent again, and throughput fell by a third.
 import asyncio
 import contextlib
 import logging
+import math
+import time
 from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -40,8 +42,26 @@ ENTRY_BYTES_MAX = REQUEST_BYTES_MAX - REQUEST_BYTES
 """A larger entry is not sent: the rest of a request is for the keys, and for the entries of other groups."""
 
 DATABASE_BYTES_MAX = 4 << 30
-"""With a larger database than this, nothing is written: at its own limit, twice as far, etcd cannot even be
-trimmed."""
+"""With a larger database than this, only the engine's own commands are written, without which nothing could be
+flushed and trimmed: at its own limit, twice as far, etcd cannot even be trimmed."""
+
+ENTRIES_MAX = 60
+"""How many entries a transaction may have: two keys for each, and etcd takes 128 in all."""
+
+STUCK_SECONDS = 3.0
+"""After this long, the log says that a transaction is still being repeated, and why."""
+
+_CERTAIN = frozenset(
+    (
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.UNIMPLEMENTED,
+    )
+)
+"""What etcd answers only before it writes a transaction, except for "no space": see `_is_full`."""
 
 PAUSE_SECONDS_MAX = 0.5
 CLOSE_SECONDS = 2.0
@@ -84,18 +104,21 @@ class Proposer:
         elif len(payload) > ENTRY_BYTES_MAX:
             reason = f"an entry of {len(payload)} bytes is too large: etcd takes {ENTRY_BYTES_MAX}"
             future.set_exception(AppendRefused(reason))
-        elif self._client.database_bytes > DATABASE_BYTES_MAX:
-            size = self._client.database_bytes >> 20
-            future.set_exception(
-                AppendRetryable(f"etcd holds {size} MiB, and must be trimmed first: see the keeper's log")
-            )
         else:
             self._waiting.append(_Waiting(group, payload, future))
             if self._sending is None:
                 self._sending = asyncio.create_task(self._send_all())
         return future
 
-    async def settle(self) -> None:
+    @property
+    def space_problem(self) -> str | None:
+        """Why there is no space for more than the engine's own commands."""
+        if self._client.database_bytes <= DATABASE_BYTES_MAX:
+            return None
+        size = self._client.database_bytes >> 20
+        return f"etcd holds {size} MiB, and must be trimmed first: see the keeper's log"
+
+    async def wait_until_idle(self) -> None:
         """Wait until nothing is on its way, but not for long."""
         if self._sending is not None:
             await asyncio.wait((self._sending,), timeout=CLOSE_SECONDS)
@@ -103,7 +126,7 @@ class Proposer:
     async def close(self) -> None:
         """Write nothing more. What is still on its way then may have been written or not."""
         self._is_closed = True
-        await self.settle()
+        await self.wait_until_idle()
         if self._sending is not None:
             self._sending.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -122,7 +145,7 @@ class Proposer:
         """The entries of the next transaction: as many as fit, and one of each group at most."""
         taken: dict[int, _Waiting] = {}
         size = 0
-        while self._waiting:
+        while self._waiting and len(taken) < ENTRIES_MAX:
             upcoming = self._waiting[0]
             size += len(upcoming.payload)
             if upcoming.group in taken or (taken and size > REQUEST_BYTES):
@@ -158,6 +181,7 @@ class Proposer:
         request = self._transaction(number, entries)
         may_be_written = False
         pause = PAUSE_SECONDS
+        warn_at = time.monotonic() + STUCK_SECONDS
         while True:
             member = self._client.current
             try:
@@ -173,6 +197,9 @@ class Proposer:
                 if rejection is not None and not may_be_written:
                     raise rejection from None
                 may_be_written = may_be_written or rejection is None
+                if time.monotonic() > warn_at:
+                    warn_at = math.inf
+                    logger.warning("etcd does not take a transaction, which is repeated: %s", error.details())
                 self._client.turn_from(member)
                 await asyncio.sleep(pause)
                 pause = min(PAUSE_SECONDS_MAX, pause * 2)
@@ -253,7 +280,7 @@ def _rejection(error: grpc.aio.AioRpcError) -> AppendFailed | None:
     code, details = error.code(), error.details() or ""
     if "too large" in details or "larger than max" in details:
         return AppendRefused(f"etcd rejects an entry that is too large: {details}")
-    if code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.PERMISSION_DENIED):
+    if code in _CERTAIN:
         return AppendRetryable(f"etcd accepts nothing: {details}")
     return None
 
