@@ -241,7 +241,7 @@ SHELVES = {
         "joining": "errors wire",
         "leader_only": "errors exchange routes wire",
         "app": "certainty errors exchange routes services stream syntax wire",
-        "server": "app body certainty cluster joining leader_only services syntax wire",
+        "server": "app body certainty cluster joining leader_only live services syntax wire",
     },
     "cluster": {
         "failures": "",

@@ -18,6 +18,7 @@ from ursula.engine import node as nodes
 from ursula.engine.reads.deferred import Deferred
 from ursula.http.app import App
 from ursula.http.certainty import Contact
+from ursula.http.live.connections import LiveConnections
 from ursula.http.server import listen, services_of
 from ursula.http.store_problems import fetch_deferred
 from ursula.http.wire.server import WireServer
@@ -34,8 +35,8 @@ async def serving(node: Member, is_local: bool = False) -> AsyncIterator[httpx.A
     settings, listener = Settings(), listen(Address("127.0.0.1", 0))
     wire = WireServer(listener, 100, settings.limits.unread_bytes, settings.http.keep_alive)
     contact = Contact(node) if is_local else None
-    services = services_of(settings, node, wire, "nowhere.test", contact=contact)
-    node.on_restart = services.live.end_all
+    services = services_of(settings, node, wire, "nowhere.test", LiveConnections(), contact=contact)
+    node.when_restarted.append(services.live.end_all)
     tasks = [asyncio.create_task(wire.serve(App(services).handle, services.cors.lines(None), None))]
     if contact is not None:
         tasks.append(asyncio.create_task(contact.run()))

@@ -15,12 +15,11 @@ from typing import TypeVar
 from ..cold.objects.store import Store, StoreUnavailable
 from ..cold.state.manifest import Generation
 from ..config import ClusterSettings, ServerSettings
-from ..engine.agreement import Sample
 from ..engine.clock import Clock, system_clock
-from ..engine.peers import FlushFailure, Peers
+from ..engine.peers import Peers
 from ..engine.start.data_folder import FORMAT, Identity
 from ..engine.start.heartbeat import place_of
-from ..engine.status.cluster_status import MemberCalls, NodeReport, RaftMember, TransferProblem
+from ..engine.status.cluster_status import GroupReport, MemberCalls, NodeReport, RaftMember, TransferProblem
 from ..etcd.client import EtcdRefused, EtcdUnavailable
 from ..log.etcd.log import EtcdLog, EtcdLogs
 from ..log.interface import LogUnavailable
@@ -69,8 +68,7 @@ class Cluster:
         """What a node that is not there yet waits for."""
         self._logs: EtcdLogs | None = None
         self._presence: Presence | None = None
-        self.progress: Callable[[], list[tuple[int, list[Sample], FlushFailure | None]]] = list
-        """How far each group of this node has come, its newest samples, and why it could not be flushed."""
+        self._group_reports: Callable[[], list[GroupReport]] = list
         self.raft: RaftStatus | None = None
         """What etcd's members last said of themselves."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -114,11 +112,13 @@ class Cluster:
         self._tasks.append(asyncio.create_task(peers.run()))
         return Identity(FORMAT, newest.cluster, newest.generation, newest.groups)
 
-    async def run(self, on_lost: Callable[[], None]) -> None:
+    async def run(self, on_lost: Callable[[], None], group_reports: Callable[[], list[GroupReport]]) -> None:
         """Watch over the cluster until cancelled; raises the error of a part that must not end.
 
-        `on_lost` is called when etcd has not answered for so long that live reads must end.
+        `on_lost` is called when etcd has not answered for so long that live reads must end. `group_reports`
+        says what this node publishes of its groups.
         """
+        self._group_reports = group_reports
         tasks = [*self._tasks, *(() if self._member_task is None else (self._member_task,))]
         was_lost = False
         while not any(task.done() for task in tasks):
@@ -357,17 +357,17 @@ class Cluster:
     # While it runs
 
     def _report(self) -> NodeReport:
-        progress = self.progress()
+        groups = self._group_reports()
         return NodeReport(
             node_id=self._server.node_id,
             address=str(self._server.advertise),
             version=version("ursula"),
             member=self.member.number,
             entry_version=ENTRY_VERSION,
-            positions=[position for position, _, _ in progress],
+            positions=[group.position for group in groups],
             at=self._clocks.begin_report(),
-            samples=[samples for _, samples, _ in progress],
-            flush_failures=[failure for _, _, failure in progress],
+            samples=[group.samples for group in groups],
+            flush_failures=[group.flush_failure for group in groups],
             heard=dict(self._clocks.heard),
             clock_problem=self._clocks.problem,
         )

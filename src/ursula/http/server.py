@@ -33,6 +33,7 @@ from .certainty import Contact
 from .cluster.bulk_write import check_row
 from .joining import Joining
 from .leader_only import LeaderOnly
+from .live.connections import LiveConnections
 from .services import ReadSettings, Services
 from .syntax.cors import CorsPolicy
 from .wire.server import BACKLOG, WireServer
@@ -96,6 +97,7 @@ async def _serve_on(
         advertise = Address(advertise.host, listener.getsockname()[1])
 
     def make_app(cluster: "Cluster | None") -> tuple[Node, App]:
+        live = LiveConnections()
         node = Node(
             log,
             folder,
@@ -112,11 +114,11 @@ async def _serve_on(
             write_wait_seconds=None if cluster is None else settings.cluster.write_wait,
             open_shared=None if cluster is None else cluster.open_log,
             peers=None if cluster is None else cluster.peers,
+            on_restart=live.end_all,
         )
         is_local = cluster is not None and settings.http.reads == "local"
         contact = Contact(node) if is_local else None
-        services = services_of(settings, node, wire, str(advertise), cluster, contact)
-        node.on_restart = services.live.end_all
+        services = services_of(settings, node, wire, str(advertise), live, cluster, contact)
         if cluster is not None and settings.server.write_only_leader:
             return node, App(services, LeaderOnly(cluster).check)
         return node, App(services)
@@ -157,12 +159,8 @@ class _Server:
                 return self._exit_code(serving.exception() if serving.done() else None, is_node=False)
             folder.join(joining.result())
             node, app = make_app(cluster)
-            self._wire.handle = app.handle
-            cluster.progress = lambda: [
-                (group.applied, group.samples(), flusher.failure)
-                for group, flusher in zip(node.groups, node.flushers, strict=False)
-            ]
-            watching = [asyncio.create_task(cluster.run(app.end_waiting))]
+            self._wire.pass_on_to(app.handle)
+            watching = [asyncio.create_task(cluster.run(app.end_waiting, node.group_reports))]
             if app.contact is not None:
                 watching.append(asyncio.create_task(app.contact.run()))
             return await self._run(node, app, [serving, *watching], cluster)
@@ -253,6 +251,7 @@ def services_of(
     node: Node,
     wire: WireServer,
     advertise: str,
+    live: LiveConnections,
     cluster: "Cluster | None" = None,
     contact: Contact | None = None,
 ) -> Services:
@@ -275,6 +274,7 @@ def services_of(
         spools=node.scratch,
         cluster=cluster,
         contact=contact,
+        live=live,
     )
 
 
