@@ -338,13 +338,16 @@ class Cluster:
             )
 
     async def _until_done(self, work: Callable[[], Awaitable[T]], name: str) -> T:
-        """Do some work as soon as store and etcd allow it, as long as this node's member does not fail."""
+        """Do some work as soon as store and etcd allow it, as long as this node's member does not fail.
+
+        An etcd that refuses the work is waited for too: it is full, for example, until somebody makes room.
+        """
         while True:
             if self._member_task is not None and self._member_task.done():
                 self._member_task.result()  # raises why the node cannot have a member
             try:
                 return await work()
-            except (StoreUnavailable, LogUnavailable, EtcdUnavailable) as error:
+            except (StoreUnavailable, LogUnavailable, EtcdUnavailable, EtcdRefused) as error:
                 self._wait_for(name, error)
             await asyncio.sleep(RETRY_SECONDS)
 
