@@ -65,7 +65,7 @@ class Cluster:
         self._node = f"{server.node_id}-{secrets.token_hex(4)}"
         self.role = KeeperLease(self.member.client, self._node)
         self.waits_for = "its etcd member"
-        """What a node that is not there yet waits for."""
+        """What a node that has not joined yet waits for."""
         self._logs: EtcdLogs | None = None
         self._presence: Presence | None = None
         self._group_reports: Callable[[], list[GroupReport]] = list
@@ -82,6 +82,7 @@ class Cluster:
         `own` is what this node was part of before.
         """
         self._member_task = asyncio.create_task(self.member.run())
+        self._tasks = [asyncio.create_task(self._look_often())]
         generations = await self._until_done(self._find_generations, "the cluster")
         newest = generations[-1]
         if own is not None:
@@ -104,11 +105,11 @@ class Cluster:
             versions_prefix=f"{self._prefix}versions/",
             members=self._members,
         )
+        self._presence = peers
         claiming = self.role.run(f"{logs.keys.prefix}keeper".encode())
-        self._tasks = [asyncio.create_task(one) for one in (logs.run(), claiming, self._look_often())]
+        self._tasks += [asyncio.create_task(one) for one in (logs.run(), claiming)]
         await self._until_done(peers.exchange, "etcd")  # before anything is written that others cannot read
         await self._until_done(peers.wait_for_clock_check, "etcd")
-        self._presence = peers
         self._tasks.append(asyncio.create_task(peers.run()))
         return Identity(FORMAT, newest.cluster, newest.generation, newest.groups)
 

@@ -227,7 +227,10 @@ class NodeApi(Protocol):
 
 
 class ClusterApi(Protocol):
-    """The cluster that a node is a part of."""
+    """The cluster that a node is a part of, or joins."""
+
+    waits_for: str
+    """What a node that has not joined yet waits for."""
 
     @property
     def leader(self) -> int | None:

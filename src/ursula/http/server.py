@@ -20,6 +20,7 @@ from ..cold.objects.store import Store, StoreFailed
 from ..config import Address, LogKind, Settings, StartRefused
 from ..engine.clock import Clock, MovableClock, system_clock
 from ..engine.failures import Superseded
+from ..engine.interface import ClusterApi
 from ..engine.node import Node
 from ..engine.start import load_state as loading
 from ..engine.start.data_folder import DataFolder, FolderRefused
@@ -31,9 +32,9 @@ from .app import App
 from .body.read import Bodies
 from .certainty import Contact
 from .cluster.bulk_write import check_row
-from .joining import Joining
 from .leader_only import LeaderOnly
 from .live.connections import LiveConnections
+from .not_joined import NotJoined
 from .services import ReadSettings, Services
 from .syntax.cors import CorsPolicy
 from .wire.server import BACKLOG, WireServer
@@ -139,24 +140,25 @@ class _Server:
         self._clock = clock
         self._wire = wire
         self._told_to_stop = told_to_stop
-        self._common = CorsPolicy(settings.cors.origins).lines(None)
+        self._cors = CorsPolicy(settings.cors.origins)
+        self._common = self._cors.lines(None)
 
     async def run(self, node: Node, app: App) -> int:
         """Serve a single node; returns the exit code."""
         return await self._run(node, app, [asyncio.create_task(self._wire.serve(app.handle, self._common))])
 
     async def run_member(self, cluster: "Cluster", folder: DataFolder, make_app: MakeApp) -> int:
-        """Join a cluster, then serve a node of it; returns the exit code. Until then, requests get 503."""
+        """Join a cluster, then serve a node of it; returns the exit code."""
+        not_joined = NotJoined(self._settings.server.node_id, cluster, self._wire, self._cors)
         joining = asyncio.create_task(cluster.join(folder.found_identity))
-        serving = asyncio.create_task(
-            self._wire.serve(Joining(lambda: cluster.waits_for, self._common).handle, self._common)
-        )
+        serving = asyncio.create_task(self._wire.serve(not_joined.handle, self._common))
         try:
             await asyncio.wait((joining, serving, self._told_to_stop), return_when=asyncio.FIRST_COMPLETED)
             if not joining.done():
                 joining.cancel()
+                failure = serving.exception() if serving.done() else None
                 await self._end((serving,))
-                return self._exit_code(serving.exception() if serving.done() else None, is_node=False)
+                return self._exit_code(failure, is_node=False)
             folder.join(joining.result())
             node, app = make_app(cluster)
             self._wire.pass_on_to(app.handle)
@@ -252,7 +254,7 @@ def services_of(
     wire: WireServer,
     advertise: str,
     live: LiveConnections,
-    cluster: "Cluster | None" = None,
+    cluster: ClusterApi | None = None,
     contact: Contact | None = None,
 ) -> Services:
     """Assemble the services that handlers may use."""

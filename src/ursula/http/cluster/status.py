@@ -34,6 +34,7 @@ async def get_status(exchange: Exchange) -> None:
     status = {
         **raft,
         **_status(group, cold, node.recovered),
+        "reason": None if node.recovered else node.busy_with,
         "cluster": node.cluster,
         "generation": node.generation,
         "disagreement": node.disagreement,
@@ -43,6 +44,19 @@ async def get_status(exchange: Exchange) -> None:
         ],
     }
     exchange.reply_json(200, status)
+
+
+def status_before_joining(node_id: int, cluster: ClusterApi, reason: str) -> dict[str, Any]:
+    """The status of a node that is not part of its cluster yet: it has no groups, and knows only etcd."""
+    return {
+        **_raft(node_id, cluster),
+        **_status(None, None, recovered=False),
+        "reason": reason,
+        "cluster": None,
+        "generation": None,
+        "nodes": _nodes(cluster, _find_tails((), cluster.nodes.values())),
+        "groups": [],
+    }
 
 
 def _find_tails(own: Sequence[GroupStatus], nodes: Iterable[NodeReport]) -> list[int]:
