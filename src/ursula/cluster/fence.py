@@ -10,7 +10,7 @@ from pathlib import Path
 from aetcd import rpc
 
 from ..config import ClusterSettings, ServerSettings
-from ..etcd.client import EtcdClient
+from ..etcd.client import EtcdClient, EtcdRefused, EtcdUnavailable
 from ..log.etcd.log import EtcdLogs
 from ..log.interface import LogUnavailable
 from .failures import ClusterRefused
@@ -41,12 +41,12 @@ async def fence_log(
         try:
             await client.find_leader()
             await _fence(client, key_prefix(cluster), place, generation, groups)
-        except LogUnavailable as error:
+        except (LogUnavailable, EtcdUnavailable, EtcdRefused) as error:
             raise ClusterRefused(
-                f"the log of the cluster {cluster.name} is in etcd, which does not answer at "
-                f"{', '.join(addresses)} ({error}), so it is unknown whether nodes still write to it: start "
-                "most of the nodes, and restore with --take-over while they run. If the folders of etcd are "
-                f"lost for good, say so with {OPTION}"
+                f"the log of the cluster {cluster.name} in etcd at {', '.join(addresses)} cannot be ended "
+                f"({error}), so nodes may still write to it: start most of the nodes, and restore with "
+                "--take-over while they run and etcd accepts writes. If the folders of etcd are lost for "
+                f"good, say so with {OPTION}"
             ) from None
         finally:
             await client.close()
