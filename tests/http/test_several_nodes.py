@@ -23,6 +23,9 @@ from ursula.http.live.connections import LiveConnections
 from ursula.http.server import listen, services_of
 from ursula.http.store_problems import fetch_deferred
 from ursula.http.wire.server import WireServer
+from ursula.spark.executor_store import ExecutorStore
+from ursula.spark.options import S3Options
+from ursula.spark.tasks.merge_segments import merge_segments
 
 pytestmark = [pytest.mark.anyio, pytest.mark.one_node("has several nodes in its own process")]
 
@@ -613,6 +616,28 @@ async def test_a_bulk_write_that_another_node_has_done_needs_its_objects_no_more
         await until(lambda: behind.tail_calls > asked or answering.done())
         behind.is_silent = False
         assert (await answering).status_code == 200, (await answering).text
+
+
+async def test_segments_that_a_node_does_not_know_yet_are_replaced_there(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster, clients_of(cluster) as (first, second):
+        behind = cluster.nodes[1].connection
+        await first.put("/chat")
+        await first.put("/chat/s", headers=TEXT)
+        await cluster.in_step()
+        behind.is_silent = True
+        for text in (b"ab", b"cd"):
+            await first.post("/chat/s", headers=TEXT, content=text)
+            assert (await first.post("/cluster/flush")).status_code == 200
+        old = (await first.get("/cluster/plan?bucket=chat")).json()["segments"]
+        paths, store = [one["path"] for one in old], ExecutorStore(str(tmp_path / "cold"), S3Options())
+        merged = merge_segments(store, 0, old[0]["first"], old[-1]["last"], paths)
+        asked, body = behind.tail_calls, {"group": 0, "old": paths, "new": [merged.path]}
+        answering = asyncio.create_task(second.post("/cluster/replace-segments", json=body))
+        await until(lambda: behind.tail_calls > asked or answering.done())
+        behind.is_silent = False
+        assert (await answering).status_code == 200, (await answering).text
+        new = (await first.get("/cluster/plan?bucket=chat")).json()["segments"]
+        assert [one["path"] for one in new] == [merged.path]
 
 
 class HeldFetch:
