@@ -54,7 +54,7 @@ async def test_it_begins_the_log_of_the_next_generation_and_can_be_repeated(clie
 
 
 async def test_it_does_not_end_the_log_of_another_store(client: EtcdClient) -> None:
-    with pytest.raises(ClusterRefused, match=r"goes with another store \(the store\)"):
+    with pytest.raises(ClusterRefused, match=r"belongs to another store \(the store\), not to a copy"):
         await fence(client, "a copy")
     assert await generation(client) == 1
 

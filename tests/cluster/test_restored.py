@@ -82,7 +82,7 @@ def test_a_restore_ends_the_log_and_the_nodes_continue_from_it(
     subprocess.run(["cp", "-r", store, copy], check=True)
     code, said = restore("--from", str(copy), of=nodes[1])
     assert code == 1
-    assert "goes with another store" in said
+    assert "belongs to another store" in said
     code, said = restore("--from", str(copy), "--data-dir", str(tmp_path / "single"), of=nodes[1])
     assert code == 2
     assert "leave --data-dir out" in said

@@ -473,7 +473,7 @@ def test_a_node_that_stops_hands_everything_over_first(nodes: list[ClusterNode],
     assert max(acknowledged.values()) < max(0.5, 3 * max(quiet.values()))
     said = [entry["message"] for entry in leaving.log]
     assert said.index("stopped") > max(
-        place for place, text in enumerate(said) if re.fullmatch(r"node \d leads now", text)
+        place for place, text in enumerate(said) if re.fullmatch(r"node \d is the leader now", text)
     )
     status = httpx.get(f"{others[0].url}/cluster/status").json()
     assert status["leader_id"] != leaving.number

@@ -1,7 +1,7 @@
 """This node's part in a cluster: its etcd member, the log that all share, and what nodes tell each other.
 
-A node joins in this order: its member comes to be, the store says which cluster and generation it is, and the
-log in etcd must fit that. Only then the node itself is made.
+A node joins in this order: its member is created, the store names the cluster and generation, and the log in
+etcd must match. Only then is the node created.
 """
 
 import asyncio
@@ -135,7 +135,7 @@ class Cluster:
                 task.result()
 
     async def leave(self) -> None:
-        """Hand everything over that others would have to wait for: the lead, and the keeper's role."""
+        """Give up what other nodes would wait for: leadership and the keeper's role."""
         await asyncio.gather(self._hand_over(), self.role.close())
 
     async def close(self) -> None:
@@ -246,7 +246,7 @@ class Cluster:
         return found
 
     async def transfer_leader(self, node: int | None) -> TransferProblem | None:
-        """Let a node lead, or any other than the one that does; returns why that is impossible."""
+        """Transfer leadership to a node, or to any other node; returns why that failed."""
         voters = self._voters()
         if node is not None and node not in voters:
             return TransferProblem(f"node {node} has no voting member that answers", is_request=True)
@@ -263,7 +263,7 @@ class Cluster:
         return None
 
     def _voters(self) -> dict[int, int]:
-        """The members that could lead, by the number of their node; first the one that is furthest."""
+        """The members that could lead, by node number; the most up-to-date one first."""
         voters = [] if self.raft is None else self.raft.voters
         voters = sorted(voters, key=lambda one: one.raft_index or 0, reverse=True)
         found = ((self._node_of(one.member.number), one) for one in voters)
@@ -325,7 +325,8 @@ class Cluster:
             )
         elif found < newest.generation:
             self._check_is_not_gone(found, generations)
-            await logs.create(newest.groups, instead_of=found)  # a restore was killed, and the next one not
+            # A restore was killed after it created the generation, and the next one was not.
+            await logs.create(newest.groups, instead_of=found)
         await logs.forget_earlier(newest.groups)
         await note_store(self.member.client, self._prefix, await place_of(self._store))
 
@@ -383,11 +384,11 @@ class Cluster:
             await asyncio.sleep(STATUS_SECONDS)
 
     async def _hand_over(self) -> None:
-        """Let another node lead, if this one does and another one can."""
+        """Transfer leadership, if this node's member leads and another one can."""
         self.raft = await raft_status(self.member.client) or self.raft
         if self.is_leader:
             problem = await self.transfer_leader(None)
             if problem is None:
-                logger.info("node %s leads now", self.leader)
+                logger.info("node %s is the leader now", self.leader)
             else:
-                logger.info("the lead was not handed over: %s", problem.reason)
+                logger.info("leadership was not transferred: %s", problem.reason)

@@ -46,7 +46,7 @@ async def fence_log(
                 f"the log of the cluster {cluster.name} in etcd at {', '.join(addresses)} cannot be ended "
                 f"({error}), so nodes may still write to it: start most of the nodes, and restore with "
                 "--take-over while they run and etcd accepts writes. If the folders of etcd are lost for "
-                f"good, say so with {OPTION}"
+                f"good, add {OPTION}"
             ) from None
         finally:
             await client.close()
@@ -59,13 +59,13 @@ async def _fence(client: EtcdClient, prefix: str, place: str, generation: int, g
     if found is None or found > generation:
         has = "has no log of that name" if found is None else f"has its log in generation {found} already"
         raise ClusterRefused(
-            f"the store is to be restored to generation {generation} of its cluster, and etcd {has}: check "
-            f"--config. If that is not the etcd of this store, and its own is lost for good, say {OPTION}"
+            f"cannot restore to generation {generation}: etcd {has}: check --config. If etcd's data is lost "
+            f"for good, add {OPTION}"
         )
     if noted != place:
         raise ClusterRefused(
-            f"the log in etcd goes with another store ({noted}) than this one ({place}): check --config, or "
-            f"run this on the machine of a node. To restore a copy of a store, which has no log, say {OPTION}"
+            f"the log in etcd belongs to another store ({noted}), not to {place}: check --config, or run "
+            f"this on the machine of a node. To restore a copy of a store, add {OPTION}"
         )
     while found < generation:
         await logs.create(groups, instead_of=found)

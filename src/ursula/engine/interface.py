@@ -280,4 +280,4 @@ class ClusterApi(Protocol):
         """For how long no majority of etcd has answered."""
 
     async def transfer_leader(self, node: int | None) -> TransferProblem | None:
-        """Let a node lead, or any other than the one that does; returns why that is impossible."""
+        """Transfer leadership to a node, or to any other node; returns why that failed."""
