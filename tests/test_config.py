@@ -483,6 +483,9 @@ backend = "s3"
 s3_bucket = "ursula-prod"
 """
 
+ALONE = re.sub("routes = .*", "", CLUSTER)
+"""The same without other nodes."""
+
 
 def test_a_node_with_the_name_of_a_cluster_keeps_its_log_in_etcd() -> None:
     settings = from_toml(CLUSTER).settings
@@ -513,6 +516,26 @@ def test_a_node_with_the_name_of_a_cluster_keeps_its_log_in_etcd() -> None:
 )
 def test_a_cluster_that_could_not_work_is_refused(name: str, value: str, message: str) -> None:
     assert message in refusal(CLUSTER, **{f"URSULA_{name}": value})
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertise"),
+    [
+        ("0.0.0.0:4437", "127.0.0.1:4437"),
+        ("[::]:4437", "[::1]:4437"),
+        ("127.0.0.1:4437", "10.1.2.3:4437"),
+        ("10.1.2.3:4437", "10.1.2.3:4437"),
+        ("127.0.0.1:4437", "node.example:4437"),
+    ],
+)
+def test_the_ports_of_etcd_are_never_open_without_tls(listen: str, advertise: str) -> None:
+    given = {"URSULA_SERVER__LISTEN": listen, "URSULA_SERVER__ADVERTISE": advertise}
+    assert "etcd's ports would be open to the network" in refusal(ALONE, **given)
+
+
+@pytest.mark.parametrize("own", ["127.0.0.1:4437", "[::1]:4437", "localhost:4437"])
+def test_a_cluster_on_loopback_needs_no_tls(own: str) -> None:
+    assert from_toml(ALONE, URSULA_SERVER__LISTEN=own).settings.cluster.name == "prod"
 
 
 def test_a_cluster_on_a_network_needs_a_secret_or_certificates() -> None:

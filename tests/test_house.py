@@ -238,10 +238,10 @@ SHELVES = {
         "cluster": "body bucket.feed certainty errors exchange syntax",
         "services": "body bucket certainty live observe syntax wire",
         "routes": "bucket cluster errors exchange observe stream syntax",
-        "joining": "errors wire",
+        "not_joined": "cluster.status errors observe.prometheus syntax wire",
         "leader_only": "errors exchange routes wire",
         "app": "certainty errors exchange routes services stream syntax wire",
-        "server": "app body certainty cluster joining leader_only services syntax wire",
+        "server": "app body certainty cluster leader_only live not_joined services syntax wire",
     },
     "cluster": {
         "failures": "",

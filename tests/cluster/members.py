@@ -54,9 +54,7 @@ class BenchNode:
         """Start it, without waiting for anything."""
         folder = EtcdFolder(self.folder)
         settings = self.settings
-        tls = choose_tls(
-            None, self._bench.secret, [settings.advertise_host], settings.listen_host, folder.tls
-        )
+        tls = choose_tls(None, self._bench.secret, [settings.advertise_host], folder.tls)
         program = find_program(etcd_path())
         self._member = Member(settings, program, folder, tls, self._bench.claim.may_begin)
         self._task = asyncio.create_task(self._member.run())

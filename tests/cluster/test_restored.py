@@ -82,7 +82,7 @@ def test_a_restore_ends_the_log_and_the_nodes_continue_from_it(
     subprocess.run(["cp", "-r", store, copy], check=True)
     code, said = restore("--from", str(copy), of=nodes[1])
     assert code == 1
-    assert "goes with another store" in said
+    assert "belongs to another store" in said
     code, said = restore("--from", str(copy), "--data-dir", str(tmp_path / "single"), of=nodes[1])
     assert code == 2
     assert "leave --data-dir out" in said
@@ -135,7 +135,7 @@ def test_a_cluster_whose_etcds_are_lost_begins_anew_from_the_store(
         node.stop()
     code, said = restore("--from", store, of=nodes[0])
     assert code == 1
-    assert "does not answer at " in said
+    assert "cannot be ended (no member of etcd answers" in said
     assert "start most of the nodes, and restore with --take-over while they run" in said
     assert "--log-is-gone" in said
     code, said = restore("--from", store, "--log-is-gone", of=nodes[0])

@@ -16,7 +16,10 @@ from typing import Any
 import httpx
 import pytest
 from tests.cluster.three_nodes import ClusterNode, three_nodes
+from tests.http.staged import arrow
 from tests.scrape import Scrape
+
+from ursula.spark.http_client import ServerClient
 
 TEXT = {"content-type": "text/plain"}
 HELD_SECONDS_MAX = 8.0
@@ -280,7 +283,9 @@ def test_the_lead_moves_when_asked(nodes: list[ClusterNode]) -> None:
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (400, "invalid_parameter")
 
 
-def test_a_node_that_leaves_writes_to_the_leader_redirects(nodes: list[ClusterNode], stream: str) -> None:
+def test_a_node_that_leaves_writes_to_the_leader_redirects(
+    nodes: list[ClusterNode], stream: str, request: pytest.FixtureRequest
+) -> None:
     redirecting, leader = nodes[2], nodes[0]
     with restarted_with(redirecting, "server.write_only_leader", "true"):
         httpx.post(f"{leader.url}/cluster/transfer-leader", json={"node_id": leader.number}, timeout=20)
@@ -291,6 +296,19 @@ def test_a_node_that_leaves_writes_to_the_leader_redirects(nodes: list[ClusterNo
         followed = httpx.post(redirecting.url + stream, content="x;", headers=TEXT, follow_redirects=True)
         assert followed.status_code == 204
         assert content(redirecting, stream) == "x;"
+        deleted = f"{stream}-deleted"
+        for method in ("PUT", "DELETE"):
+            followed = httpx.request(method, redirecting.url + deleted, headers=TEXT, follow_redirects=True)
+            assert followed.is_success, followed.text
+        body = {"bucket": "shared", "stream": deleted.rpartition("/")[2]}
+        answer = httpx.post(f"{redirecting.url}/cluster/undelete", json=body)
+        assert (answer.status_code, answer.headers["location"]) == (307, f"{leader.url}/cluster/undelete")
+        assert httpx.post(answer.headers["location"], json=body, timeout=20).status_code == 200
+        spark = ServerClient(redirecting.url, 0)
+        bulk = {"bucket": "shared", "app": request.node.name, "version": 1}
+        staged = spark.stage("shared", arrow([(stream.rpartition("/")[2], b"rows;")]))
+        assert spark.ingest(bulk | {"objects": [staged]})["appended"] == 1
+        assert content(redirecting, stream) == "x;rows;"
         httpx.post(f"{leader.url}/cluster/transfer-leader", json={"node_id": 3}, timeout=20)
         until(lambda: append(redirecting, stream, "y;").status_code == 204)
 
@@ -455,7 +473,7 @@ def test_a_node_that_stops_hands_everything_over_first(nodes: list[ClusterNode],
     assert max(acknowledged.values()) < max(0.5, 3 * max(quiet.values()))
     said = [entry["message"] for entry in leaving.log]
     assert said.index("stopped") > max(
-        place for place, text in enumerate(said) if re.fullmatch(r"node \d leads now", text)
+        place for place, text in enumerate(said) if re.fullmatch(r"node \d is the leader now", text)
     )
     status = httpx.get(f"{others[0].url}/cluster/status").json()
     assert status["leader_id"] != leaving.number

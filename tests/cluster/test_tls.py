@@ -26,7 +26,7 @@ SECRET = "a secret that is long enough"
 
 
 def made_from(secret: str, folder: Path, host: str = "127.0.0.1") -> TlsFiles:
-    files = choose_tls(None, secret, [host], host, folder)
+    files = choose_tls(None, secret, [host], folder)
     assert files is not None
     return files
 
@@ -89,22 +89,13 @@ def test_a_short_secret_is_refused(tmp_path: Path) -> None:
         made_from("short", tmp_path)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "::", "node.example"])
-def test_a_port_is_never_open_without_tls(host: str, tmp_path: Path) -> None:
-    with pytest.raises(ClusterRefused, match=r"cluster\.secret"):
-        choose_tls(None, "", [host], host, tmp_path)
-    with pytest.raises(ClusterRefused, match=r"cluster\.secret"):
-        choose_tls(None, "", ["127.0.0.1"], host, tmp_path)
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
-def test_loopback_needs_no_tls(host: str, tmp_path: Path) -> None:
-    assert choose_tls(None, "", [host], host, tmp_path) is None
+def test_without_files_and_secret_there_is_no_tls(tmp_path: Path) -> None:
+    assert choose_tls(None, "", ["127.0.0.1"], tmp_path) is None
 
 
 def test_given_files_are_used_and_must_be_readable(tmp_path: Path) -> None:
     given = made_from(SECRET, tmp_path / "given")
-    assert choose_tls(given, SECRET, ["10.1.2.3"], "0.0.0.0", tmp_path / "unused") == given
+    assert choose_tls(given, SECRET, ["10.1.2.3"], tmp_path / "unused") == given
     assert not (tmp_path / "unused").exists()
     with pytest.raises(ClusterRefused, match=r"missing\.pem: No such file"):
-        choose_tls(replace(given, key=tmp_path / "missing.pem"), "", [], "0.0.0.0", tmp_path)
+        choose_tls(replace(given, key=tmp_path / "missing.pem"), "", [], tmp_path)

@@ -89,6 +89,9 @@ def refusals(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("refused")
     wrong = Refusals(server, folder)
     (folder / "file").touch()
+    network = folder / "network.toml"
+    network.write_text('[cluster]\nname = "one"\nroutes = ["10.1.2.3:4437"]\n[cold]\nshared_fs = true\n')
+    wrong.flags["a network without certificates"] = ["--listen", "127.0.0.1:4437", "--config", str(network)]
     wrong.flags["a folder that cannot be"] = ["--data-dir", str(folder / "file" / "data")]
     identity = json.loads((server.data_dir / "ursula.json").read_text())
     newer = json.dumps(identity | {"format": FORMAT + 1})
@@ -105,7 +108,7 @@ def refusals(start_server: StartServer, tmp_path_factory: pytest.TempPathFactory
 def test_every_refusal_of_a_start_is_told(refusals: dict[str, str]) -> None:
     unknown = [line for line in refusals.values() if not any(re.match(pattern(text), line) for text in SAID)]
     assert unknown == []
-    assert len(set(refusals.values())) == len(refusals) == 14
+    assert len(set(refusals.values())) == len(refusals) == 15
 
 
 def test_what_an_operator_meets_is_there_with_its_status() -> None:

@@ -64,6 +64,8 @@ class Member(Node):
         self.memory = cluster.memory
         self.connection = SharedLog(cluster.memory)
         self.connection_count = 0
+        self.when_restarted: list[Callable[[], None]] = []
+        """Called when its live reads must end."""
         super().__init__(
             LogKind.MEMORY,
             None,
@@ -74,7 +76,12 @@ class Member(Node):
             identity=cluster.identity,
             role=self.role,
             peers=self.peers,
+            on_restart=self._tell_of_restart,
         )
+
+    def _tell_of_restart(self) -> None:
+        for tell in self.when_restarted:
+            tell()
 
     async def _open_log(self, number: int) -> SharedLog:
         if self.connection_count:

@@ -100,7 +100,7 @@ async def test_a_node_that_contradicts_the_others_serves_nothing(tmp_path: Path)
         await cluster.in_step()
         wrong = cluster.nodes[2]
         ended: list[None] = []
-        wrong.on_restart = lambda: ended.append(None)
+        wrong.when_restarted.append(lambda: ended.append(None))
         corrupt(cluster, wrong)
         await write(cluster, 5)
         await until(lambda: bool(cluster.disagreements))

@@ -284,7 +284,7 @@ async def test_a_node_that_fell_behind_starts_again_from_the_newest_manifest(tmp
         await written(first)
         await cluster.in_step()
         restarts: list[None] = []
-        second.on_restart = lambda: restarts.append(None)
+        second.when_restarted.append(lambda: restarts.append(None))
         old_state = weakref.ref(second.group.state)
         second.connection.is_cut_off = True
         waiting = asyncio.create_task(second.group.current())
@@ -571,7 +571,7 @@ async def test_an_entry_whose_blob_was_collected_stops_no_replica(tmp_path: Path
         assert isinstance(await first.group.propose_and_wait(append(b"x" * 300_000)), Refused)
         await first.store.delete([one.key for one in await first.store.list("blobs/")])
         restarts: list[None] = []
-        second.on_restart = lambda: restarts.append(None)
+        second.when_restarted.append(lambda: restarts.append(None))
         second.connection.is_silent = False
         await cluster.in_step()
         assert not restarts

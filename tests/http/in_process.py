@@ -14,6 +14,7 @@ from tests.http.raw import Place
 from ursula.config import Address, LogKind, Settings
 from ursula.engine.node import Node
 from ursula.http.app import App, Before
+from ursula.http.live.connections import LiveConnections
 from ursula.http.server import listen, services_of
 from ursula.http.wire.server import WireServer
 
@@ -39,7 +40,7 @@ def serving(
         settings = Settings()
         node = Node(LogKind.MEMORY, None, settings.limits.log_segment_bytes)
         wire = WireServer(listener, 100, unread_bytes, settings.http.keep_alive)
-        services = services_of(settings, node, wire, "nowhere.test")
+        services = services_of(settings, node, wire, "nowhere.test", LiveConnections())
         app = App(services, before)
         tasks = [
             asyncio.create_task(node.run()),

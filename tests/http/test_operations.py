@@ -49,7 +49,7 @@ def test_a_single_node_is_a_cluster_that_is_ready(own: httpx.Client, path: str) 
 @pytest.mark.one_node("asks a single node about itself")
 def test_a_single_node_leads_itself(own: httpx.Client) -> None:
     before = own.get("/cluster/status").json()
-    assert STATUS_FIELDS | {"cluster", "generation", "groups", "nodes"} == before.keys()
+    assert STATUS_FIELDS | {"cluster", "generation", "groups", "nodes", "reason"} == before.keys()
     assert (before["node_id"], before["leader_id"], before["term"], before["state"]) == (7, 7, 1, "leader")
     assert before["membership"] == {"voters": [7], "learners": []}
     assert (before["payload_ready"], before["recovery_complete"]) == (True, True)
@@ -81,6 +81,7 @@ def test_the_status_is_there_while_the_log_is_replayed(tmp_path: Path) -> None:
             status = api.get("/cluster/status").json()
             assert status.keys() >= STATUS_FIELDS
             assert (status["payload_ready"], status["recovery_complete"]) == (False, False)
+            assert status["reason"] == "the log is being replayed"
             unready = api.get("/readyz/cluster")
             assert unready.status_code == 503
             assert unready.json()["reason"]
@@ -90,6 +91,7 @@ def test_the_status_is_there_while_the_log_is_replayed(tmp_path: Path) -> None:
             server.wait_until_ready()
             status = api.get("/cluster/status").json()
             assert (status["payload_ready"], status["recovery_complete"]) == (True, True)
+            assert status["reason"] is None
             assert status["last_applied_index"] == status["last_log_index"]
             assert api.get("/readyz/cluster").status_code == 200
     finally:

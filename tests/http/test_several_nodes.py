@@ -16,11 +16,16 @@ from tests.http.staged import arrow
 from ursula.config import Address, ColdSettings, Settings
 from ursula.engine import node as nodes
 from ursula.engine.reads.deferred import Deferred
+from ursula.engine.status.cluster_status import MemberCalls, NodeReport, RaftMember, TransferProblem
 from ursula.http.app import App
 from ursula.http.certainty import Contact
+from ursula.http.live.connections import LiveConnections
 from ursula.http.server import listen, services_of
 from ursula.http.store_problems import fetch_deferred
 from ursula.http.wire.server import WireServer
+from ursula.spark.executor_store import ExecutorStore
+from ursula.spark.options import S3Options
+from ursula.spark.tasks.merge_segments import merge_segments
 
 pytestmark = [pytest.mark.anyio, pytest.mark.one_node("has several nodes in its own process")]
 
@@ -28,14 +33,53 @@ TEXT = {"content-type": "text/plain"}
 PRODUCER = {"producer-id": "p", "producer-epoch": "0", "producer-seq": "0"}
 
 
+class KnownCluster:
+    """What every node of the cluster of a test knows of it: the nodes report as they are now."""
+
+    leader, keeper, term = 1, 1, 1
+    is_leader, is_lost, problem, silent_seconds = False, False, None, 0.0
+    waits_for = ""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.membership: dict[str, list[int]] = {"voters": [], "learners": []}
+        self.raft_members: dict[int, RaftMember] = {}
+        self.member_calls: list[MemberCalls] = []
+
+    @property
+    def nodes(self) -> dict[int, NodeReport]:
+        return {number: self._report(node) for number, node in self._cluster.nodes.items()}
+
+    def _report(self, node: Member) -> NodeReport:
+        groups = node.group_reports()
+        return NodeReport(
+            node_id=node.number,
+            address=f"node-{node.number}.test",
+            version="",
+            member=None,
+            entry_version=0,
+            positions=[group.position for group in groups],
+            at=node.now(),
+            samples=[group.samples for group in groups],
+        )
+
+    def address_of(self, node: int) -> str | None:
+        return self.nodes[node].address
+
+    async def transfer_leader(self, node: int | None) -> TransferProblem | None:
+        raise NotImplementedError
+
+
 @asynccontextmanager
-async def serving(node: Member, is_local: bool = False) -> AsyncIterator[httpx.AsyncClient]:
+async def serving(
+    node: Member, is_local: bool = False, known: KnownCluster | None = None
+) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a node, which is served until the block ends; with `is_local`, as by `http.reads`."""
     settings, listener = Settings(), listen(Address("127.0.0.1", 0))
     wire = WireServer(listener, 100, settings.limits.unread_bytes, settings.http.keep_alive)
     contact = Contact(node) if is_local else None
-    services = services_of(settings, node, wire, "nowhere.test", contact=contact)
-    node.on_restart = services.live.end_all
+    services = services_of(settings, node, wire, "nowhere.test", LiveConnections(), known, contact)
+    node.when_restarted.append(services.live.end_all)
     tasks = [asyncio.create_task(wire.serve(App(services).handle, services.cors.lines(None), None))]
     if contact is not None:
         tasks.append(asyncio.create_task(contact.run()))
@@ -56,7 +100,10 @@ async def serving(node: Member, is_local: bool = False) -> AsyncIterator[httpx.A
 async def clients_of(cluster: Cluster, is_local: bool = False) -> AsyncIterator[list[httpx.AsyncClient]]:
     """A client of each node."""
     async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(serving(node, is_local)) for node in cluster.nodes.values()]
+        known = KnownCluster(cluster)
+        yield [
+            await stack.enter_async_context(serving(node, is_local, known)) for node in cluster.nodes.values()
+        ]
 
 
 async def is_up_to_date(client: httpx.AsyncClient, path: str) -> bool:
@@ -224,6 +271,55 @@ async def test_a_node_that_the_others_contradict_answers_nothing_of_its_group(
             assert (await client.get(path, params={"offset": "-1"})).content == b"beforeafter"
             assert (await client.get("/readyz/local")).status_code == 200
             assert (await client.get("/cluster/status")).json()["disagreement"] is None
+
+
+async def test_the_status_says_on_every_node_how_far_each_is_behind(tmp_path: Path) -> None:
+    async with cluster_of(3, tmp_path) as cluster, clients_of(cluster) as clients:
+        path, behind = "/v1/stream/known", cluster.nodes[2]
+
+        async def statuses() -> list[dict[str, Any]]:
+            return [(await client.get("/cluster/status")).json() for client in clients]
+
+        def lags(status: dict[str, Any]) -> list[int]:
+            return [node["lag"] for node in status["nodes"]]
+
+        await clients[0].put(path, headers=TEXT)
+        await cluster.in_step()
+        for status in await statuses():
+            assert lags(status) == [0, 0, 0]
+        known = behind.group.applied
+        behind.connection.is_silent = True
+        for _ in range(5):
+            assert (await clients[0].post(path, headers=TEXT, content=b"more")).status_code == 204
+        ahead = cluster.nodes[0].group.applied
+        await until(lambda: cluster.nodes[1].group.applied == ahead)
+        for status in await statuses():
+            assert lags(status) == [0, 0, ahead - known]
+            assert status["last_log_index"] == status["groups"][0]["last_log_index"] == ahead
+        assert [status["last_applied_index"] for status in await statuses()] == [ahead, ahead, known]
+        behind.connection.is_silent = False
+        await cluster.in_step()
+        for status in await statuses():
+            assert lags(status) == [0, 0, 0]
+
+
+async def test_the_status_does_not_guess_how_far_a_node_is_that_loads_its_state(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster, clients_of(cluster) as (first, _):
+        await first.put("/v1/stream/known", headers=TEXT)
+        assert (await first.post("/cluster/flush")).status_code == 200
+        loading = asyncio.Event()
+
+        async def wait_for_loading() -> None:
+            await loading.wait()
+
+        cluster.before_state = wait_for_loading
+        starting = asyncio.create_task(cluster.start(2))
+        await until(lambda: 2 in cluster.nodes)
+        assert [node["lag"] for node in (await first.get("/cluster/status")).json()["nodes"]] == [0, 0, None]
+        loading.set()
+        await starting
+        await cluster.in_step()
+        assert [node["lag"] for node in (await first.get("/cluster/status")).json()["nodes"]] == [0, 0, 0]
 
 
 async def test_a_node_that_is_cut_off_says_nothing_of_the_tail(tmp_path: Path) -> None:
@@ -520,6 +616,28 @@ async def test_a_bulk_write_that_another_node_has_done_needs_its_objects_no_more
         await until(lambda: behind.tail_calls > asked or answering.done())
         behind.is_silent = False
         assert (await answering).status_code == 200, (await answering).text
+
+
+async def test_segments_that_a_node_does_not_know_yet_are_replaced_there(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster, clients_of(cluster) as (first, second):
+        behind = cluster.nodes[1].connection
+        await first.put("/chat")
+        await first.put("/chat/s", headers=TEXT)
+        await cluster.in_step()
+        behind.is_silent = True
+        for text in (b"ab", b"cd"):
+            await first.post("/chat/s", headers=TEXT, content=text)
+            assert (await first.post("/cluster/flush")).status_code == 200
+        old = (await first.get("/cluster/plan?bucket=chat")).json()["segments"]
+        paths, store = [one["path"] for one in old], ExecutorStore(str(tmp_path / "cold"), S3Options())
+        merged = merge_segments(store, 0, old[0]["first"], old[-1]["last"], paths)
+        asked, body = behind.tail_calls, {"group": 0, "old": paths, "new": [merged.path]}
+        answering = asyncio.create_task(second.post("/cluster/replace-segments", json=body))
+        await until(lambda: behind.tail_calls > asked or answering.done())
+        behind.is_silent = False
+        assert (await answering).status_code == 200, (await answering).text
+        new = (await first.get("/cluster/plan?bucket=chat")).json()["segments"]
+        assert [one["path"] for one in new] == [merged.path]
 
 
 class HeldFetch:

@@ -77,6 +77,8 @@ class SharedLog:
         self.is_open = True
         self._followers: list[SharedFollower] = []
         self.tail_calls = 0
+        self.seen = memory.base
+        """The position of the last entry that has reached this node."""
         self.is_cut_off = False
         """Nothing of this node reaches the log, and nothing of the log reaches this node."""
         self.loses_answers = False
@@ -91,7 +93,8 @@ class SharedLog:
 
     @property
     def measures(self) -> Measures:
-        return self.memory.measures
+        """Its extent and size, as far as this node has followed it."""
+        return self.memory.measures._replace(tail=self.seen)
 
     def _reach(self) -> None:
         if self.is_cut_off or self.memory.is_unreachable:
@@ -165,5 +168,5 @@ class SharedFollower:
         if self._position < self._log.memory.first:
             raise EntriesTrimmed(self._position, self._log.memory.first)
         entry, self._next = self._next, None
-        self._position = entry.position
+        self._position = self._log.seen = entry.position
         return entry

@@ -89,12 +89,14 @@ def test_a_redirected_request_has_no_header() -> None:
         def do_GET(self) -> None:
             seen.append(self.headers["authorization"])
             if self.path != "/moved":
-                self.send_response(302)
+                self.send_response(307 if self.command == "POST" else 302)
                 self.send_header("Location", "/moved")
             else:
                 self.send_response(404)
             self.send_header("Content-Length", "0")
             self.end_headers()
+
+        do_POST = do_GET
 
         def log_message(self, format: str, *arguments: object) -> None:
             """It logs nothing."""
@@ -103,5 +105,7 @@ def test_a_redirected_request_has_no_header() -> None:
         Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(ServerRefused):
             ServerClient(f"http://127.0.0.1:{server.server_port}", 0, AUTH).plan("orders", None)
+        with pytest.raises(ServerRefused):
+            ServerClient(f"http://127.0.0.1:{server.server_port}", 0, AUTH).flush()
         server.shutdown()
-    assert seen == [AUTH, None]
+    assert seen == [AUTH, None] * 2

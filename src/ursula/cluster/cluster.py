@@ -1,7 +1,7 @@
 """This node's part in a cluster: its etcd member, the log that all share, and what nodes tell each other.
 
-A node joins in this order: its member comes to be, the store says which cluster and generation it is, and the
-log in etcd must fit that. Only then the node itself is made.
+A node joins in this order: its member is created, the store names the cluster and generation, and the log in
+etcd must match. Only then is the node created.
 """
 
 import asyncio
@@ -15,12 +15,11 @@ from typing import TypeVar
 from ..cold.objects.store import Store, StoreUnavailable
 from ..cold.state.manifest import Generation
 from ..config import ClusterSettings, ServerSettings
-from ..engine.agreement import Sample
 from ..engine.clock import Clock, system_clock
-from ..engine.peers import FlushFailure, Peers
+from ..engine.peers import Peers
 from ..engine.start.data_folder import FORMAT, Identity
 from ..engine.start.heartbeat import place_of
-from ..engine.status.cluster_status import MemberCalls, NodeReport, RaftMember, TransferProblem
+from ..engine.status.cluster_status import GroupReport, MemberCalls, NodeReport, RaftMember, TransferProblem
 from ..etcd.client import EtcdRefused, EtcdUnavailable
 from ..log.etcd.log import EtcdLog, EtcdLogs
 from ..log.interface import LogUnavailable
@@ -66,11 +65,10 @@ class Cluster:
         self._node = f"{server.node_id}-{secrets.token_hex(4)}"
         self.role = KeeperLease(self.member.client, self._node)
         self.waits_for = "its etcd member"
-        """What a node that is not there yet waits for."""
+        """What a node that has not joined yet waits for."""
         self._logs: EtcdLogs | None = None
         self._presence: Presence | None = None
-        self.progress: Callable[[], list[tuple[int, list[Sample], FlushFailure | None]]] = list
-        """How far each group of this node has come, its newest samples, and why it could not be flushed."""
+        self._group_reports: Callable[[], list[GroupReport]] = list
         self.raft: RaftStatus | None = None
         """What etcd's members last said of themselves."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -84,6 +82,7 @@ class Cluster:
         `own` is what this node was part of before.
         """
         self._member_task = asyncio.create_task(self.member.run())
+        self._tasks = [asyncio.create_task(self._look_often())]
         generations = await self._until_done(self._find_generations, "the cluster")
         newest = generations[-1]
         if own is not None:
@@ -106,19 +105,21 @@ class Cluster:
             versions_prefix=f"{self._prefix}versions/",
             members=self._members,
         )
+        self._presence = peers
         claiming = self.role.run(f"{logs.keys.prefix}keeper".encode())
-        self._tasks = [asyncio.create_task(one) for one in (logs.run(), claiming, self._look_often())]
+        self._tasks += [asyncio.create_task(one) for one in (logs.run(), claiming)]
         await self._until_done(peers.exchange, "etcd")  # before anything is written that others cannot read
         await self._until_done(peers.wait_for_clock_check, "etcd")
-        self._presence = peers
         self._tasks.append(asyncio.create_task(peers.run()))
         return Identity(FORMAT, newest.cluster, newest.generation, newest.groups)
 
-    async def run(self, on_lost: Callable[[], None]) -> None:
+    async def run(self, on_lost: Callable[[], None], group_reports: Callable[[], list[GroupReport]]) -> None:
         """Watch over the cluster until cancelled; raises the error of a part that must not end.
 
-        `on_lost` is called when etcd has not answered for so long that live reads must end.
+        `on_lost` is called when etcd has not answered for so long that live reads must end. `group_reports`
+        says what this node publishes of its groups.
         """
+        self._group_reports = group_reports
         tasks = [*self._tasks, *(() if self._member_task is None else (self._member_task,))]
         was_lost = False
         while not any(task.done() for task in tasks):
@@ -134,7 +135,7 @@ class Cluster:
                 task.result()
 
     async def leave(self) -> None:
-        """Hand everything over that others would have to wait for: the lead, and the keeper's role."""
+        """Give up what other nodes would wait for: leadership and the keeper's role."""
         await asyncio.gather(self._hand_over(), self.role.close())
 
     async def close(self) -> None:
@@ -245,7 +246,7 @@ class Cluster:
         return found
 
     async def transfer_leader(self, node: int | None) -> TransferProblem | None:
-        """Let a node lead, or any other than the one that does; returns why that is impossible."""
+        """Transfer leadership to a node, or to any other node; returns why that failed."""
         voters = self._voters()
         if node is not None and node not in voters:
             return TransferProblem(f"node {node} has no voting member that answers", is_request=True)
@@ -262,7 +263,7 @@ class Cluster:
         return None
 
     def _voters(self) -> dict[int, int]:
-        """The members that could lead, by the number of their node; first the one that is furthest."""
+        """The members that could lead, by node number; the most up-to-date one first."""
         voters = [] if self.raft is None else self.raft.voters
         voters = sorted(voters, key=lambda one: one.raft_index or 0, reverse=True)
         found = ((self._node_of(one.member.number), one) for one in voters)
@@ -324,7 +325,8 @@ class Cluster:
             )
         elif found < newest.generation:
             self._check_is_not_gone(found, generations)
-            await logs.create(newest.groups, instead_of=found)  # a restore was killed, and the next one not
+            # A restore was killed after it created the generation, and the next one was not.
+            await logs.create(newest.groups, instead_of=found)
         await logs.forget_earlier(newest.groups)
         await note_store(self.member.client, self._prefix, await place_of(self._store))
 
@@ -338,13 +340,16 @@ class Cluster:
             )
 
     async def _until_done(self, work: Callable[[], Awaitable[T]], name: str) -> T:
-        """Do some work as soon as store and etcd allow it, as long as this node's member does not fail."""
+        """Do some work as soon as store and etcd allow it, as long as this node's member does not fail.
+
+        An etcd that refuses the work is waited for too: it is full, for example, until somebody makes room.
+        """
         while True:
             if self._member_task is not None and self._member_task.done():
                 self._member_task.result()  # raises why the node cannot have a member
             try:
                 return await work()
-            except (StoreUnavailable, LogUnavailable, EtcdUnavailable) as error:
+            except (StoreUnavailable, LogUnavailable, EtcdUnavailable, EtcdRefused) as error:
                 self._wait_for(name, error)
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -357,17 +362,17 @@ class Cluster:
     # While it runs
 
     def _report(self) -> NodeReport:
-        progress = self.progress()
+        groups = self._group_reports()
         return NodeReport(
             node_id=self._server.node_id,
             address=str(self._server.advertise),
             version=version("ursula"),
             member=self.member.number,
             entry_version=ENTRY_VERSION,
-            positions=[position for position, _, _ in progress],
+            positions=[group.position for group in groups],
             at=self._clocks.begin_report(),
-            samples=[samples for _, samples, _ in progress],
-            flush_failures=[failure for _, _, failure in progress],
+            samples=[group.samples for group in groups],
+            flush_failures=[group.flush_failure for group in groups],
             heard=dict(self._clocks.heard),
             clock_problem=self._clocks.problem,
         )
@@ -379,11 +384,11 @@ class Cluster:
             await asyncio.sleep(STATUS_SECONDS)
 
     async def _hand_over(self) -> None:
-        """Let another node lead, if this one does and another one can."""
+        """Transfer leadership, if this node's member leads and another one can."""
         self.raft = await raft_status(self.member.client) or self.raft
         if self.is_leader:
             problem = await self.transfer_leader(None)
             if problem is None:
-                logger.info("node %s leads now", self.leader)
+                logger.info("node %s is the leader now", self.leader)
             else:
-                logger.info("the lead was not handed over: %s", problem.reason)
+                logger.info("leadership was not transferred: %s", problem.reason)

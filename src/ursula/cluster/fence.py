@@ -10,7 +10,7 @@ from pathlib import Path
 from aetcd import rpc
 
 from ..config import ClusterSettings, ServerSettings
-from ..etcd.client import EtcdClient
+from ..etcd.client import EtcdClient, EtcdRefused, EtcdUnavailable
 from ..log.etcd.log import EtcdLogs
 from ..log.interface import LogUnavailable
 from .failures import ClusterRefused
@@ -41,12 +41,12 @@ async def fence_log(
         try:
             await client.find_leader()
             await _fence(client, key_prefix(cluster), place, generation, groups)
-        except LogUnavailable as error:
+        except (LogUnavailable, EtcdUnavailable, EtcdRefused) as error:
             raise ClusterRefused(
-                f"the log of the cluster {cluster.name} is in etcd, which does not answer at "
-                f"{', '.join(addresses)} ({error}), so it is unknown whether nodes still write to it: start "
-                "most of the nodes, and restore with --take-over while they run. If the folders of etcd are "
-                f"lost for good, say so with {OPTION}"
+                f"the log of the cluster {cluster.name} in etcd at {', '.join(addresses)} cannot be ended "
+                f"({error}), so nodes may still write to it: start most of the nodes, and restore with "
+                "--take-over while they run and etcd accepts writes. If the folders of etcd are lost for "
+                f"good, add {OPTION}"
             ) from None
         finally:
             await client.close()
@@ -59,13 +59,13 @@ async def _fence(client: EtcdClient, prefix: str, place: str, generation: int, g
     if found is None or found > generation:
         has = "has no log of that name" if found is None else f"has its log in generation {found} already"
         raise ClusterRefused(
-            f"the store is to be restored to generation {generation} of its cluster, and etcd {has}: check "
-            f"--config. If that is not the etcd of this store, and its own is lost for good, say {OPTION}"
+            f"cannot restore to generation {generation}: etcd {has}: check --config. If etcd's data is lost "
+            f"for good, add {OPTION}"
         )
     if noted != place:
         raise ClusterRefused(
-            f"the log in etcd goes with another store ({noted}) than this one ({place}): check --config, or "
-            f"run this on the machine of a node. To restore a copy of a store, which has no log, say {OPTION}"
+            f"the log in etcd belongs to another store ({noted}), not to {place}: check --config, or run "
+            f"this on the machine of a node. To restore a copy of a store, add {OPTION}"
         )
     while found < generation:
         await logs.create(groups, instead_of=found)

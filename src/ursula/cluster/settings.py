@@ -26,7 +26,7 @@ def tls_files(server: ServerSettings, cluster: ClusterSettings, folder: Path) ->
     given = None
     if cluster.tls_cert:
         given = TlsFiles(Path(cluster.tls_cert), Path(cluster.tls_key), Path(cluster.tls_ca))
-    return choose_tls(given, cluster.secret.text, [server.advertise.host], server.listen.host, folder)
+    return choose_tls(given, cluster.secret.text, [server.advertise.host], folder)
 
 
 def key_prefix(cluster: ClusterSettings) -> str:

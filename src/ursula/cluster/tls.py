@@ -1,8 +1,8 @@
 """TLS between etcd's members and their clients, from three files.
 
 Members and clients show the same kind of certificate: whoever has one that the authority signed may read
-and write everything. Without TLS, etcd's ports are open to everyone who reaches them, so that is only
-allowed on the loopback interface.
+and write everything. Without TLS, etcd's ports are open to everyone who reaches them, so the configuration
+allows that on the loopback interface only (`config/loading.py`).
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from pathlib import Path
 
 import grpc
 
-from ..config import is_loopback
 from .authority import write_certificate
 from .failures import ClusterRefused
 
@@ -42,10 +41,8 @@ class TlsFiles:
         )
 
 
-def choose_tls(
-    given: TlsFiles | None, secret: str, hosts: Sequence[str], listen_host: str, folder: Path
-) -> TlsFiles | None:
-    """The files that were given, or else files made from the secret; None is only possible on loopback.
+def choose_tls(given: TlsFiles | None, secret: str, hosts: Sequence[str], folder: Path) -> TlsFiles | None:
+    """The files that were given, or else files made from the secret; None if there is neither.
 
     `hosts` are the addresses and names by which others reach this node; `folder` is where files are written.
     """
@@ -57,11 +54,6 @@ def choose_tls(
         files = TlsFiles(folder / "node.pem", folder / "node.key", folder / "authority.pem")
         write_certificate(secret, [*hosts, *local], files.certificate, files.key, files.authority)
         return files
-    if any(not is_loopback(host) for host in (listen_host, *hosts)):
-        raise ClusterRefused(
-            f"etcd would listen on {listen_host} without TLS, open to everyone who reaches it: set "
-            "cluster.secret to the same long random text on every node"
-        )
     return None
 
 

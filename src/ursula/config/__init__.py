@@ -7,7 +7,7 @@
 Nothing but the configuration file is opened here, and no other part of Ursula is imported.
 """
 
-from .kinds import Address, Secret, is_loopback
+from .kinds import Address, Secret
 from .loading import FILES_SEARCHED, ConfigRefused, LoadedConfig, StartRefused, load
 from .settings import (
     KEYS,
@@ -39,6 +39,5 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "StartRefused",
-    "is_loopback",
     "load",
 ]

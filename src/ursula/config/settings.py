@@ -83,7 +83,7 @@ class ServerSettings:
     write_only_leader: bool = key(
         False,
         SWITCH,
-        "Whether only the leader of a cluster accepts writes. A single node always leads.",
+        "Whether this node leaves writes to the leader of its cluster. A single node always leads.",
     )
 
     def __post_init__(self) -> None:

@@ -227,7 +227,10 @@ class NodeApi(Protocol):
 
 
 class ClusterApi(Protocol):
-    """The cluster that a node is a part of."""
+    """The cluster that a node is a part of, or joins."""
+
+    waits_for: str
+    """What a node that has not joined yet waits for."""
 
     @property
     def leader(self) -> int | None:
@@ -277,4 +280,4 @@ class ClusterApi(Protocol):
         """For how long no majority of etcd has answered."""
 
     async def transfer_leader(self, node: int | None) -> TransferProblem | None:
-        """Let a node lead, or any other than the one that does; returns why that is impossible."""
+        """Transfer leadership to a node, or to any other node; returns why that failed."""

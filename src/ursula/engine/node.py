@@ -56,6 +56,7 @@ from .start.first_state import load_protected
 from .start.heartbeat import Heart, RunningServer
 from .start.load_state import StoreRefused
 from .start.store_identity import enter_store
+from .status.cluster_status import GroupReport
 from .status.cold_status import CacheStatus, ColdStatus, UpkeepStatus, cache_status
 from .status.group_status import GroupStatus
 from .status.hot_bytes import HotBytesReport, HotTotals, hot_totals, merge_reports, report_hot_bytes
@@ -104,6 +105,7 @@ class Node:
         write_wait_seconds: float | None = None,
         open_shared: Callable[[int], Log] | None = None,
         peers: Peers | None = None,
+        on_restart: Callable[[], None] = lambda: None,
     ) -> None:
         """`log` says where the log is kept. A node with a durable log needs a data folder; any other must not
         have one, since the store in it would outlive the log.
@@ -112,7 +114,8 @@ class Node:
         `check_row` says which rows of a bulk write no stream could accept. `identity` is that of a node
         without a folder. A node without a `role` is always the keeper, and one without `peers` is alone.
         `write_wait_seconds` is how long a request may wait for the log. `open_shared` opens the log of a
-        group that the nodes of a cluster share.
+        group that the nodes of a cluster share. `on_restart` is called when live reads must end: the node
+        drops its state, or must not serve a group any more.
         """
         if log.is_durable != (folder is not None):
             needs = "needs a data folder" if log.is_durable else "must not have a data folder"
@@ -168,8 +171,7 @@ class Node:
         self._began_at = time.monotonic()
         self._recovered_at: float | None = None
         self._hot_bytes_task: asyncio.Task[HotBytesReport] | None = None
-        self.on_restart: Callable[[], None] = lambda: None
-        """Called when live reads must end: the node drops its state, or must not serve a group any more."""
+        self._on_restart = on_restart
 
     async def run(self) -> None:
         """Open the logs, replay them and serve until `stop`. Raises the error that makes that impossible."""
@@ -205,7 +207,7 @@ class Node:
     async def _drop_groups(self, reason: str) -> None:
         """Drop everything that was loaded. Requests under way are answered, and live reads end."""
         self.recovered = False
-        self.on_restart()
+        self._on_restart()
         for group in self.groups:
             group.abandon(reason)
         for task in (*self._serving, *self._workers):
@@ -448,6 +450,13 @@ class Node:
         """The status of every group; there are none before the logs are open."""
         return [group.status() for group in self.groups]
 
+    def group_reports(self) -> list[GroupReport]:
+        """What the other nodes of a cluster must know of every group that is open."""
+        return [
+            GroupReport(group.applied, group.samples(), flusher.failure)
+            for group, flusher in zip(self.groups, self.flushers, strict=False)
+        ]
+
     def cold_statuses(self) -> list[ColdStatus]:
         """The status of every group's part of the store."""
         return [flusher.status() for flusher in self.flushers]
@@ -569,7 +578,7 @@ class Node:
                     if found is not None:
                         self._role.give_up()
                         group.contradict(found.explain(group.number))
-                        self.on_restart()
+                        self._on_restart()
 
     async def _note_applied(self) -> None:
         """Note how far the logs are applied, so that the next start notices if one has lost its end."""

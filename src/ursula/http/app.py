@@ -51,11 +51,7 @@ class App:
             exchange.reply_error(error)
 
     def _exchange(self, request: Request, match: Match) -> Exchange:
-        cors = self._services.cors
-        if request.path.startswith("/cluster/"):  # `*` must not let web pages act as an operator
-            lines = cors.listed(request.headers.first("origin"))
-        else:
-            lines = cors.open or cors.lines(request.headers.first("origin"))
+        lines = self._services.cors.lines_at(request.path, request.headers.first("origin"))
         return Exchange(self._services, request, match.route.label, match.target, lines)
 
     def _answer(self, exchange: Exchange, match: Match) -> None:

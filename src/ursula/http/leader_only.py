@@ -1,4 +1,8 @@
-"""Writes that only the leader's node accepts (`server.write_only_leader`): others send clients there."""
+"""Writes that only the leader's node accepts (`server.write_only_leader`): others send clients there.
+
+These are the requests that write to streams and buckets. What else is below /cluster any node accepts: it
+stores rows that are not visible yet, or is work that the keeper does.
+"""
 
 from urllib.parse import quote
 
@@ -19,7 +23,8 @@ class LeaderOnly:
 
     def check(self, request: Request, match: Match) -> Problem | None:
         """The redirection of a write, unless this node's member leads."""
-        if request.method in _READS or not match.target.bucket or self._cluster.is_leader:
+        is_write = match.target.bucket or match.route.writes_streams
+        if request.method in _READS or not is_write or self._cluster.is_leader:
             return None
         leader = self._cluster.leader
         address = None if leader is None else self._cluster.address_of(leader)

@@ -52,6 +52,8 @@ class Route(NamedTuple):
     handler: Handler
     label: str
     during_replay: bool = False
+    writes_streams: bool = False
+    """Whether it writes to the streams that its body names."""
 
 
 class Match(NamedTuple):
@@ -117,12 +119,12 @@ ROUTES = (
     Route("GET", "/cluster/plan", get_plan, label.CLUSTER),
     Route("HEAD", "/cluster/plan", get_plan, label.CLUSTER),
     Route("POST", "/cluster/staging", stage, label.CLUSTER),
-    Route("POST", "/cluster/ingest", ingest, label.CLUSTER),
+    Route("POST", "/cluster/ingest", ingest, label.CLUSTER, writes_streams=True),
     Route("POST", "/cluster/replace-segments", replace, label.CLUSTER),
     Route("POST", "/cluster/flush", flush, label.CLUSTER),
     Route("POST", "/cluster/trigger-snapshot", trigger_snapshot, label.CLUSTER),
     Route("POST", "/cluster/purge-log", purge_log, label.CLUSTER),
-    Route("POST", "/cluster/undelete", undelete, label.CLUSTER),
+    Route("POST", "/cluster/undelete", undelete, label.CLUSTER, writes_streams=True),
     Route("POST", "/cluster/transfer-leader", transfer_leader, label.CLUSTER),
 )
 

@@ -20,6 +20,7 @@ from ..cold.objects.store import Store, StoreFailed
 from ..config import Address, LogKind, Settings, StartRefused
 from ..engine.clock import Clock, MovableClock, system_clock
 from ..engine.failures import Superseded
+from ..engine.interface import ClusterApi
 from ..engine.node import Node
 from ..engine.start import load_state as loading
 from ..engine.start.data_folder import DataFolder, FolderRefused
@@ -31,8 +32,9 @@ from .app import App
 from .body.read import Bodies
 from .certainty import Contact
 from .cluster.bulk_write import check_row
-from .joining import Joining
 from .leader_only import LeaderOnly
+from .live.connections import LiveConnections
+from .not_joined import NotJoined
 from .services import ReadSettings, Services
 from .syntax.cors import CorsPolicy
 from .wire.server import BACKLOG, WireServer
@@ -96,6 +98,7 @@ async def _serve_on(
         advertise = Address(advertise.host, listener.getsockname()[1])
 
     def make_app(cluster: "Cluster | None") -> tuple[Node, App]:
+        live = LiveConnections()
         node = Node(
             log,
             folder,
@@ -112,11 +115,11 @@ async def _serve_on(
             write_wait_seconds=None if cluster is None else settings.cluster.write_wait,
             open_shared=None if cluster is None else cluster.open_log,
             peers=None if cluster is None else cluster.peers,
+            on_restart=live.end_all,
         )
         is_local = cluster is not None and settings.http.reads == "local"
         contact = Contact(node) if is_local else None
-        services = services_of(settings, node, wire, str(advertise), cluster, contact)
-        node.on_restart = services.live.end_all
+        services = services_of(settings, node, wire, str(advertise), live, cluster, contact)
         if cluster is not None and settings.server.write_only_leader:
             return node, App(services, LeaderOnly(cluster).check)
         return node, App(services)
@@ -137,32 +140,29 @@ class _Server:
         self._clock = clock
         self._wire = wire
         self._told_to_stop = told_to_stop
-        self._common = CorsPolicy(settings.cors.origins).lines(None)
+        self._cors = CorsPolicy(settings.cors.origins)
+        self._common = self._cors.lines(None)
 
     async def run(self, node: Node, app: App) -> int:
         """Serve a single node; returns the exit code."""
         return await self._run(node, app, [asyncio.create_task(self._wire.serve(app.handle, self._common))])
 
     async def run_member(self, cluster: "Cluster", folder: DataFolder, make_app: MakeApp) -> int:
-        """Join a cluster, then serve a node of it; returns the exit code. Until then, requests get 503."""
+        """Join a cluster, then serve a node of it; returns the exit code."""
+        not_joined = NotJoined(self._settings.server.node_id, cluster, self._wire, self._cors)
         joining = asyncio.create_task(cluster.join(folder.found_identity))
-        serving = asyncio.create_task(
-            self._wire.serve(Joining(lambda: cluster.waits_for, self._common).handle, self._common)
-        )
+        serving = asyncio.create_task(self._wire.serve(not_joined.handle, self._common))
         try:
             await asyncio.wait((joining, serving, self._told_to_stop), return_when=asyncio.FIRST_COMPLETED)
             if not joining.done():
                 joining.cancel()
+                failure = serving.exception() if serving.done() else None
                 await self._end((serving,))
-                return self._exit_code(serving.exception() if serving.done() else None, is_node=False)
+                return self._exit_code(failure, is_node=False)
             folder.join(joining.result())
             node, app = make_app(cluster)
-            self._wire.handle = app.handle
-            cluster.progress = lambda: [
-                (group.applied, group.samples(), flusher.failure)
-                for group, flusher in zip(node.groups, node.flushers, strict=False)
-            ]
-            watching = [asyncio.create_task(cluster.run(app.end_waiting))]
+            self._wire.pass_on_to(app.handle)
+            watching = [asyncio.create_task(cluster.run(app.end_waiting, node.group_reports))]
             if app.contact is not None:
                 watching.append(asyncio.create_task(app.contact.run()))
             return await self._run(node, app, [serving, *watching], cluster)
@@ -253,7 +253,8 @@ def services_of(
     node: Node,
     wire: WireServer,
     advertise: str,
-    cluster: "Cluster | None" = None,
+    live: LiveConnections,
+    cluster: ClusterApi | None = None,
     contact: Contact | None = None,
 ) -> Services:
     """Assemble the services that handlers may use."""
@@ -275,6 +276,7 @@ def services_of(
         spools=node.scratch,
         cluster=cluster,
         contact=contact,
+        live=live,
     )
 
 

@@ -44,12 +44,12 @@ class Services:
     advertise: str
     spools: Path
     """A folder for responses that are too large to be assembled in memory."""
+    live: LiveConnections
     cluster: ClusterApi | None = None
     """The cluster that this node is a part of; a single node has none."""
     contact: Contact | None = None
     """This node's contact with the log, if it answers reads from its own state."""
     stats: RequestStats = field(default_factory=RequestStats)
-    live: LiveConnections = field(default_factory=LiveConnections)
     fan_outs: "dict[str, FanOut]" = field(default_factory=dict)
     feed_lines: FeedLines = field(default_factory=FeedLines)
     tasks: TaskSet = field(default_factory=set)

@@ -8,11 +8,11 @@ import logging
 import random
 import time
 from http import HTTPStatus
-from http.client import HTTPException
-from typing import Any
+from http.client import HTTPException, HTTPMessage
+from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from .options import OFFSET_DIGITS
 
@@ -26,7 +26,8 @@ OFFSET_BEYOND_TAIL = "offset_beyond_tail"
 
 _PAUSE_SECONDS = 0.1
 _PAUSE_SECONDS_MAX = 5.0
-_RETRYABLE = (429, 500, 502, 503, 504)
+_RETRYABLE = (307, 429, 500, 502, 503, 504)
+"""307 is among them, since nodes may send a write in a circle while their leader changes."""
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,21 @@ class ServerRefused(RequestRefused):
 
 class ServerUnreachable(Exception):
     """The server did not answer before the retries ended."""
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Follows a redirected write too, with its body: only the leader of a cluster may accept writes."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        """The request to make instead."""
+        if code != HTTPStatus.TEMPORARY_REDIRECT:
+            return super().redirect_request(req, fp, code, msg, headers, newurl)
+        return Request(newurl, req.data, req.headers, req.origin_req_host, True, req.get_method())
+
+
+_open = build_opener(_Redirects).open
 
 
 class ServerClient:
@@ -134,7 +150,7 @@ class ServerClient:
                 request = Request(self._endpoint + path, body, headers, method=method)
                 if self._auth is not None:
                     request.add_unredirected_header("Authorization", self._auth)
-                with urlopen(request, timeout=REQUEST_SECONDS) as answer:
+                with _open(request, timeout=REQUEST_SECONDS) as answer:
                     found = {name.lower(): text for name, text in answer.headers.items()}
                     return answer.read(), found, answer.status
             except HTTPError as error:

@@ -9,6 +9,17 @@ from ..agreement import Sample
 from ..peers import FlushFailure
 
 
+class GroupReport(NamedTuple):
+    """What a node says of one of its groups."""
+
+    position: int
+    """The last position that it has applied."""
+    samples: list[Sample]
+    """The newest samples of its running hash."""
+    flush_failure: FlushFailure | None
+    """Why it could not flush the group, if it is the keeper."""
+
+
 class NodeReport(msgspec.Struct, frozen=True):
     """What a node says of itself."""
 

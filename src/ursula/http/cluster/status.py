@@ -1,9 +1,13 @@
 """The status of the node, for operators. A single node is a cluster of one."""
 
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
 
+from ...engine.interface import ClusterApi
+from ...engine.status.cluster_status import NodeReport
 from ...engine.status.cold_status import ColdStatus
 from ...engine.status.group_status import GroupStatus
 from ...log.interface import purged_to
@@ -18,29 +22,51 @@ _TERM = 1
 
 async def get_status(exchange: Exchange) -> None:
     """GET on the status: leader, members and log positions. Served even during replay."""
-    node = exchange.services.node
-    groups = list(zip(node.statuses(), node.cold_statuses(), strict=True))
+    services = exchange.services
+    node, cluster = services.node, services.cluster
+    statuses = node.statuses()
+    tails = _find_tails(statuses, () if cluster is None else cluster.nodes.values())
+    statuses = [group._replace(tail=tail) for group, tail in zip(statuses, tails, strict=False)]
+    groups = list(zip(statuses, node.cold_statuses(), strict=True))
     # With several groups, the node reports the one that is furthest behind.
     group, cold = max(groups, key=lambda found: found[0].lag, default=(None, None))
+    raft = _raft(services.node_id, cluster)
     status = {
-        **_status(exchange, group, cold, node.recovered),
+        **raft,
+        **_status(group, cold, node.recovered),
+        "reason": None if node.recovered else node.busy_with,
         "cluster": node.cluster,
         "generation": node.generation,
         "disagreement": node.disagreement,
-        "nodes": _nodes(exchange),
+        "nodes": _nodes(cluster, tails),
         "groups": [
-            {"group": group.number, **_status(exchange, group, cold, group.recovered)}
-            for group, cold in groups
+            {"group": group.number, **raft, **_status(group, cold, group.recovered)} for group, cold in groups
         ],
     }
     exchange.reply_json(200, status)
 
 
-def _status(
-    exchange: Exchange, group: GroupStatus | None, cold: ColdStatus | None, recovered: bool
-) -> dict[str, Any]:
+def status_before_joining(node_id: int, cluster: ClusterApi, reason: str) -> dict[str, Any]:
+    """The status of a node that is not part of its cluster yet: it has no groups, and knows only etcd."""
     return {
-        **_raft(exchange),
+        **_raft(node_id, cluster),
+        **_status(None, None, recovered=False),
+        "reason": reason,
+        "cluster": None,
+        "generation": None,
+        "nodes": _nodes(cluster, _find_tails((), cluster.nodes.values())),
+        "groups": [],
+    }
+
+
+def _find_tails(own: Sequence[GroupStatus], nodes: Iterable[NodeReport]) -> list[int]:
+    """The last position of each group that any node has reached: a node that is behind does not know it."""
+    reached = [[group.tail for group in own], *(node.positions for node in nodes)]
+    return [max(positions) for positions in zip_longest(*reached, fillvalue=0)]
+
+
+def _status(group: GroupStatus | None, cold: ColdStatus | None, recovered: bool) -> dict[str, Any]:
+    return {
         "last_log_index": group.tail if group is not None else 0,
         "last_applied_index": group.applied if group is not None else 0,
         "snapshot_index": cold.manifest_position if cold is not None else 0,
@@ -51,9 +77,8 @@ def _status(
     }
 
 
-def _raft(exchange: Exchange) -> dict[str, Any]:
+def _raft(node_id: int, cluster: ClusterApi | None) -> dict[str, Any]:
     """Who leads, and who votes."""
-    node_id, cluster = exchange.services.node_id, exchange.services.cluster
     if cluster is None:
         leader: int | None = node_id
         term, membership = _TERM, {"voters": [node_id], "learners": []}
@@ -69,12 +94,10 @@ def _raft(exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def _nodes(exchange: Exchange) -> list[dict[str, Any]]:
+def _nodes(cluster: ClusterApi | None, tails: Sequence[int]) -> list[dict[str, Any]]:
     """Every node that is there, as it says itself; empty on a single node."""
-    cluster, node = exchange.services.cluster, exchange.services.node
     if cluster is None:
         return []
-    tails = [group.tail for group in node.statuses()]
     members = cluster.raft_members
     return [
         {
@@ -82,7 +105,7 @@ def _nodes(exchange: Exchange) -> list[dict[str, Any]]:
             "address": report.address,
             "version": report.version,
             "positions": report.positions,
-            "lag": max((tail - own for tail, own in zip(tails, report.positions, strict=False)), default=0),
+            "lag": _lag(report.positions, tails),
             "leads": report.node_id == cluster.leader,
             "is_keeper": report.node_id == cluster.keeper,
             "clock_problem": report.clock_problem,
@@ -95,6 +118,13 @@ def _nodes(exchange: Exchange) -> list[dict[str, Any]]:
         }
         for report in sorted(cluster.nodes.values(), key=lambda report: report.node_id)
     ]
+
+
+def _lag(positions: Sequence[int], tails: Sequence[int]) -> int | None:
+    """How far a node is behind in the group that is furthest behind; None while it opens its groups."""
+    if len(positions) < len(tails):
+        return None
+    return max((tail - position for tail, position in zip(tails, positions, strict=False)), default=None)
 
 
 async def get_hot_cold_stats(exchange: Exchange) -> None:

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from ...engine.interface import ClusterApi, NodeApi
+from ...engine.interface import ClusterApi
+from ...histogram import Histogram
 from .metrics import gauge, histogram_buckets
 
 
-def cluster_families(cluster: ClusterApi, node: NodeApi) -> Iterator[Metric]:
+def cluster_families(cluster: ClusterApi) -> Iterator[Metric]:
     """All families of the cluster, as of now."""
     membership = cluster.membership
     yield gauge("ursula_raft_has_leader", "1 while etcd has a leader.", cluster.leader is not None)
@@ -18,12 +19,16 @@ def cluster_families(cluster: ClusterApi, node: NodeApi) -> Iterator[Metric]:
     yield gauge("ursula_raft_learners", "Members that only follow.", len(membership["learners"]))
     yield from _members(cluster)
     yield from _calls(cluster)
+
+
+def load_family(seconds: Histogram) -> Metric:
+    """The times to load the state of a group, as a family."""
     loads = HistogramMetricFamily(
         "ursula_raft_snapshot_load_duration_seconds",
         "Time to load the state from the store: at the start, and whenever the node fell behind the log.",
     )
-    loads.add_metric((), histogram_buckets(node.load_seconds), node.load_seconds.total)
-    yield loads
+    loads.add_metric((), histogram_buckets(seconds), seconds.total)
+    return loads
 
 
 def _members(cluster: ClusterApi) -> Iterator[Metric]:

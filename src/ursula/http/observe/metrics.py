@@ -48,15 +48,20 @@ def histogram_buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return list(zip(bounds, accumulate(histogram.counts), strict=True))
 
 
-def node_families(services: "Services", hot: HotTotals) -> Iterator[Metric]:
-    """The families of the node itself, as of now."""
+def process_families(wire: WireServer) -> Iterator[Metric]:
+    """The families of a process that listens, whether it has a node or not."""
     yield InfoMetricFamily(
         "ursula_build",
         "The version of the server.",
         {"version": version("ursula"), "python": platform.python_version()},
     )
+    yield from _connections(wire)
+
+
+def node_families(services: "Services", hot: HotTotals) -> Iterator[Metric]:
+    """The families of the node itself, as of now."""
+    yield from process_families(services.wire)
     yield from _requests(services.stats)
-    yield from _connections(services.wire)
     yield from _live(services)
     statuses = services.node.statuses()
     yield from _backpressure(services, services.node.cold_statuses())
@@ -148,9 +153,14 @@ def _backpressure(services: "Services", groups: list[ColdStatus]) -> Iterator[Me
     yield from (active, used, limit, rejections)
 
 
+def recovery_family(recovered: bool) -> Metric:
+    """Whether the node has replayed its log."""
+    return gauge("ursula_rehydrate_complete", "1 once the log has been replayed.", recovered)
+
+
 def _recovery(services: "Services") -> Iterator[Metric]:
     node = services.node
-    yield gauge("ursula_rehydrate_complete", "1 once the log has been replayed.", node.recovered)
+    yield recovery_family(node.recovered)
     yield gauge(
         "ursula_rehydrate_progress_ratio",
         "Replayed fraction of the log, from 0 to 1.",

@@ -8,12 +8,14 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from ...engine.interface import ClusterApi
 from ..exchange import Exchange
-from .cluster_metrics import cluster_families
+from ..wire.server import WireServer
+from .cluster_metrics import cluster_families, load_family
 from .cold_metrics import cold_families
-from .metrics import node_families
+from .metrics import node_families, process_families, recovery_family
 
-_HEADERS = [("content-type", CONTENT_TYPE_LATEST), ("cache-control", "no-store")]
+HEADERS = [("content-type", CONTENT_TYPE_LATEST), ("cache-control", "no-store")]
 
 
 async def get_metrics(exchange: Exchange) -> None:
@@ -22,8 +24,13 @@ async def get_metrics(exchange: Exchange) -> None:
     hot = await services.node.hot_totals()
     metrics = [*node_families(services, hot), *cold_families(services.node, hot)]
     if services.cluster is not None:
-        metrics += cluster_families(services.cluster, services.node)
-    exchange.reply(200, _HEADERS, await asyncio.to_thread(render, metrics))
+        metrics += [*cluster_families(services.cluster), load_family(services.node.load_seconds)]
+    exchange.reply(200, HEADERS, await asyncio.to_thread(render, metrics))
+
+
+def metrics_before_joining(cluster: ClusterApi, wire: WireServer) -> bytes:
+    """The metrics of a node that is not part of its cluster yet: it has no groups, and knows only etcd."""
+    return render([*process_families(wire), recovery_family(False), *cluster_families(cluster)])
 
 
 class CollectedMetrics(Collector):

@@ -63,6 +63,13 @@ class CorsPolicy:
         """The header lines of every response to this origin; `open` if they are the same for all origins."""
         return self.open if self.open is not None else self.listed(origin)
 
+    def lines_at(self, path: str, origin: str | None) -> str:
+        """The header lines of every response to this origin at this path.
+
+        With `*`, web pages may still not act as an operator.
+        """
+        return self.listed(origin) if path.startswith("/cluster/") else self.lines(origin)
+
     def listed(self, origin: str | None) -> str:
         """The header lines where `*` does not apply: only pages of listed origins may read the response."""
         if origin in self._origins and origin is not None:

@@ -72,6 +72,10 @@ class WireServer:
         finally:
             accepting.close()
 
+    def pass_on_to(self, handle: Callable[[Request], None]) -> None:
+        """Have requests handled by another part of the server from now on."""
+        self.handle = handle
+
     async def stop(self, seconds_max: float) -> None:
         """Answer the requests that have arrived or are arriving, for a limited time, and hang up.
 
