@@ -157,6 +157,12 @@ def reason_of(node: ClusterNode) -> str:
     return str(httpx.get(f"{node.url}/readyz/cluster", timeout=5).json().get("reason", ""))
 
 
+def flush_problem(node: ClusterNode) -> str | None:
+    """Why the keeper could not flush, as a node shows it."""
+    found = httpx.get(f"{node.url}/cluster/hot-cold-stats", timeout=20).json()["flush_problem"]
+    return None if found is None else str(found)
+
+
 def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     give_up_at = time.monotonic() + seconds
     while not condition():
@@ -205,7 +211,7 @@ def test_a_flush_that_fails_is_refused_by_every_node(nodes: list[ClusterNode], s
         for node in nodes:
             answer = httpx.post(f"{node.url}/cluster/flush", timeout=60)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
-            assert httpx.get(f"{node.url}/cluster/hot-cold-stats").json()["flush_problem"] is not None
+            until(lambda node=node: flush_problem(node) is not None)  # type: ignore[misc]
     finally:
         state.unlink()
         state.with_name("away").rename(state)

@@ -28,6 +28,7 @@ from ..model.codec.entry import ENTRY_VERSION
 from .clock_check import ClockCheck
 from .failures import ClusterRefused
 from .fence import note_store
+from .keeper_check import KeeperCheck
 from .keeper_lease import KeeperLease
 from .member.etcd_folder import EtcdFolder
 from .member.etcd_program import find_program
@@ -64,7 +65,8 @@ class Cluster:
         self.member = Member(settings, find_program(cluster.etcd_path), folder, tls, self._may_begin)
         self._prefix = key_prefix(cluster)
         self._node = f"{server.node_id}-{secrets.token_hex(4)}"
-        self.role = KeeperLease(self.member.client, self._node)
+        self._keeper_check = KeeperCheck()
+        self.role = KeeperLease(self.member.client, self._node, self._find_keeper_problem)
         self.waits_for = "its etcd member"
         """What a node that is not there yet waits for."""
         self._logs: EtcdLogs | None = None
@@ -370,6 +372,17 @@ class Cluster:
             flush_failures=[failure for _, _, failure in progress],
             heard=dict(self._clocks.heard),
             clock_problem=self._clocks.problem,
+            keeper_problem=self.role.problem,
+        )
+
+    def _find_keeper_problem(self) -> str | None:
+        """Why this node must leave the keeper's role to others for now."""
+        others = (report for node, report in self.nodes.items() if node != self._server.node_id)
+        failures = (failure.reason for _, _, failure in self.progress() if failure is not None)
+        return self._keeper_check.find_problem(
+            None if self._presence is None else self._presence.write_problem,
+            next(failures, None),
+            others=any(report.keeper_problem is None for report in others),
         )
 
     async def _look_often(self) -> None:
