@@ -559,6 +559,40 @@ async def test_the_last_entries_are_kept(nodes: Nodes) -> None:
     assert log.first == positions[7]
 
 
+async def test_groups_share_transactions_and_each_is_followed_and_trimmed_by_itself(nodes: Nodes) -> None:
+    first, second = await nodes.logs(2, kept_bytes=0)
+    reader, _ = await nodes.logs(2)
+    async with asyncio.timeout(30):
+        while not reader._logs.lease.is_held:
+            await asyncio.sleep(0.01)
+    await reader.protect(BASE)
+    positions = []
+    for number in range(6):
+        one, two = await asyncio.gather(first.append(b"a%d" % number), second.append(b"b%d" % number))
+        assert one == two
+        positions.append(one)
+    last = await second.append(b"b6")
+    assert (await first.tail(), await second.tail()) == (positions[5], last)
+    behind = first.follow(BASE, 0)
+    assert await anext(behind) == (positions[0], b"a0")
+    await first.trim(positions[4])
+    await second.trim(positions[4])
+    assert (first.first, second.first) == (BASE, positions[4])
+    behind._drop_watch()  # what it has not read is compacted now, since the other group was trimmed
+    async with asyncio.timeout(30):
+        assert [(await anext(behind)).payload for _ in range(5)] == [
+            b"a%d" % number for number in range(1, 6)
+        ]
+    with pytest.raises(EntriesTrimmed):
+        await anext(second.follow(BASE, 0))
+    following = second.follow(positions[4], 5)
+    async with asyncio.timeout(30):
+        assert [await anext(following) for _ in range(2)] == [(positions[5], b"b5"), (last, b"b6")]
+    one, two = await asyncio.gather(first.append(b"a6"), second.append(b"b7"))
+    async with asyncio.timeout(30):
+        assert (await anext(behind), await anext(following)) == ((one, b"a6"), (two, b"b7"))
+
+
 async def test_a_frozen_leader_holds_nothing_up_for_long(nodes: Nodes, members: list[EtcdMember]) -> None:
     writer, reader = await nodes.log(), await nodes.log()
     entries = reader.follow(BASE, 0)
