@@ -154,6 +154,20 @@ class LateAnswers(LosesAnswers):
         return answer
 
 
+class SaysItLeads(LosesAnswers):
+    """A member that was the leader in an earlier term, and does not know yet that another one is."""
+
+    def __init__(self, real: EtcdEndpoint) -> None:
+        super().__init__(real)
+        self.status = self._outdated_status
+
+    async def _outdated_status(self) -> Any:
+        answer = await self._real.status()
+        answer.leader = answer.header.member_id
+        answer.raftTerm -= 1
+        return answer
+
+
 class Fails(LosesAnswers):
     """A member whose answers end in an error that nobody expects."""
 
@@ -286,6 +300,17 @@ async def test_a_leader_whose_address_has_gone_is_not_used(nodes: Nodes, members
     with pytest.raises(grpc.aio.AioRpcError, match="the connection was closed"):
         await leader.ask(leader.kv.Range, rpc.RangeRequest(key=b"\0"), 1.0)
     await client.close()
+
+
+async def test_a_leader_that_was_replaced_and_does_not_know_it_is_not_used(nodes: Nodes) -> None:
+    log = await nodes.log()
+    leader, client = await leader_of(log), log._client
+    other = next(one for one in client.endpoints if one is not leader)
+    outdated = SaysItLeads(other)
+    for endpoints in ([outdated, leader], [leader, outdated]):
+        client.endpoints = endpoints  # type: ignore[assignment]
+        assert await client.find_leader() is leader
+        assert client.current is leader
 
 
 async def test_calls_go_to_the_leader(nodes: Nodes) -> None:

@@ -260,7 +260,7 @@ class Cluster:
             await transfer_leader(self.member.client, voters[others[0]])
         except (EtcdRefused, EtcdUnavailable) as error:
             return TransferProblem(str(error), is_request=False)
-        self.raft = await raft_status(self.member.client) or self.raft
+        await self._ask_members()
         return None
 
     def _voters(self) -> dict[int, int]:
@@ -385,15 +385,20 @@ class Cluster:
             others=any(report.keeper_problem is None for report in others),
         )
 
+    async def _ask_members(self) -> None:
+        """Ask etcd's members how they are."""
+        found = await raft_status(self.member.client)
+        self.raft = found if found is not None or self.raft is None else self.raft.unanswered
+
     async def _look_often(self) -> None:
         """Ask etcd's members how they are, until cancelled."""
         while True:
-            self.raft = await raft_status(self.member.client) or self.raft
+            await self._ask_members()
             await asyncio.sleep(STATUS_SECONDS)
 
     async def _hand_over(self) -> None:
         """Let another node lead, if this one does and another one can."""
-        self.raft = await raft_status(self.member.client) or self.raft
+        await self._ask_members()
         if self.is_leader:
             problem = await self.transfer_leader(None)
             if problem is None:
