@@ -113,6 +113,16 @@ class SlowLink(LosesAnswers):
         return await self._real.kv.Txn(request, timeout=timeout)
 
 
+class ReadsNoValues(LosesAnswers):
+    """A member that refuses to read the values of entries."""
+
+    async def Txn(self, request: rpc.TxnRequest, timeout: float) -> rpc.TxnResponse:
+        if b"/e/" in request.success[0].request_range.key:
+            nothing = grpc.aio.Metadata()
+            raise grpc.aio.AioRpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, nothing, nothing, "too busy")
+        return await self._real.kv.Txn(request, timeout=timeout)
+
+
 class CompactsMeanwhile(LosesAnswers):
     """A member whose history is compacted after keys or values were found, before they are read."""
 
@@ -582,6 +592,40 @@ async def test_the_last_entries_are_kept(nodes: Nodes) -> None:
     await payloads_of(log, 10)
     await log.trim(positions[9])
     assert log.first == positions[7]
+
+
+async def test_a_new_keeper_knows_how_long_the_log_was_before_it_started(nodes: Nodes) -> None:
+    writer, reader = await nodes.log(), await nodes.log()
+    positions = [await writer.append(bytes(1000)) for _ in range(40)]
+    async with asyncio.timeout(30):
+        while not reader._logs.lease.is_held:
+            await asyncio.sleep(0.01)
+    await reader.protect(BASE)
+    for limits, first in (
+        ({"kept_bytes": 0, "log_bytes_max": 50_000}, BASE),
+        ({"kept_bytes": 5500, "log_bytes_max": 30_000}, positions[34]),
+        ({"kept_bytes": 0, "log_bytes_max": 2_000}, positions[38]),
+    ):
+        keeper = await nodes.log(**limits)
+        following = keeper.follow(positions[37])
+        for position in positions[38:]:
+            assert (await anext(following)).position == position
+        await asyncio.gather(keeper.trim(positions[38]), keeper.trim(positions[38]))
+        assert await reader.protect(BASE) == first
+        left = sum(position > first for position in positions)
+        assert keeper.measures.size_bytes == 1000 * left
+
+
+async def test_a_log_is_trimmed_although_the_entries_before_the_start_cannot_be_read(nodes: Nodes) -> None:
+    writer, keeper = await nodes.log(), await nodes.log(kept_bytes=2500)
+    positions = [await writer.append(bytes(1000)) for _ in range(10)]
+    following = keeper.follow(positions[4])
+    for position in positions[5:]:
+        assert (await anext(following)).position == position
+    keeper._client.endpoints = [ReadsNoValues(endpoint) for endpoint in keeper._client.endpoints]  # type: ignore[misc]
+    await leader_of(keeper)
+    await keeper.trim(positions[9])
+    assert keeper.first == positions[7]
 
 
 async def test_groups_share_transactions_and_each_is_followed_and_trimmed_by_itself(nodes: Nodes) -> None:
