@@ -15,6 +15,7 @@ from tests.log.etcd_nodes import BASE, Nodes, leader_of, payloads_of
 
 from ursula.etcd import client as client_module
 from ursula.etcd.client import EtcdClient, EtcdEndpoint, connection_closed
+from ursula.log.etcd.follower import EtcdFollower
 from ursula.log.etcd.log import EtcdLog
 from ursula.log.interface import (
     AppendRefused,
@@ -178,6 +179,15 @@ class SaysItLeads(LosesAnswers):
         return answer
 
 
+class Denies(LosesAnswers):
+    """A member that denies this node everything."""
+
+    async def Txn(self, request: rpc.TxnRequest, timeout: float) -> rpc.TxnResponse:
+        nothing = grpc.aio.Metadata()
+        code = grpc.StatusCode.PERMISSION_DENIED
+        raise grpc.aio.AioRpcError(code, nothing, nothing, "etcdserver: permission denied")
+
+
 class Fails(LosesAnswers):
     """A member whose answers end in an error that nobody expects."""
 
@@ -206,6 +216,20 @@ async def test_a_rejection_after_an_unknown_outcome_is_not_taken_for_not_written
     log._client.current = busy  # type: ignore[assignment]
     position = await log.append(b"one")
     assert await anext(log.follow(BASE)) == (position, b"one")
+
+
+async def test_an_entry_that_etcd_does_not_permit_is_certainly_not_written(nodes: Nodes) -> None:
+    log = await nodes.log()
+    leader = await leader_of(log)
+    denying = Denies(leader)
+    log._client.endpoints = [denying]  # type: ignore[list-item]
+    log._client.current = denying  # type: ignore[assignment]
+    async with asyncio.timeout(30):
+        with pytest.raises(AppendRetryable, match="etcd accepts nothing: etcdserver: permission denied"):
+            await log.append(b"one")
+    log._client.current = leader
+    position = await log.append(b"two")
+    assert await anext(log.follow(BASE, 0)) == (position, b"two")
 
 
 async def test_after_a_failure_the_next_member_is_asked(nodes: Nodes) -> None:
@@ -695,6 +719,54 @@ async def test_a_follower_leaves_a_silent_member(nodes: Nodes, members: list[Etc
             assert (await reading).payload == b"news"
     finally:
         member_at(members, silent.address).thaw()
+
+
+async def test_a_follower_leaves_a_member_that_no_leader_reaches(
+    nodes: Nodes, members: list[EtcdMember]
+) -> None:
+    """Even if nothing is written that its watch could miss."""
+    log = await nodes.log()
+    await log.append(b"before")
+    cut_off = await leader_of(log)
+    others = [member for member in members if member.address != cut_off.address]
+    client = EtcdClient([cut_off.address, *(member.address for member in others)])
+    entries = EtcdFollower(client, log._keys, BASE, after=BASE, count=0, on_entry=lambda entry: None)
+    assert (await anext(entries)).payload == b"before"
+    reading = asyncio.create_task(anext(entries))
+    for member in others:
+        member.freeze()
+    try:
+        async with asyncio.timeout(30):
+            while entries.member.address == cut_off.address:
+                await asyncio.sleep(0.02)
+    finally:
+        for member in others:
+            member.thaw()
+    await log.append(b"after")
+    async with asyncio.timeout(30):
+        assert (await reading).payload == b"after"
+    entries.end()
+    await client.close()
+
+
+async def test_the_history_of_etcd_is_forgotten_although_nothing_is_trimmed(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ursula.log.etcd.log.COMPACTION_SECONDS", 0.1)
+    log = await nodes.log()
+    position = await log.append(b"kept")
+    leader = await leader_of(log)
+    old = rpc.RangeRequest(key=b"a", revision=position - BASE)
+    await log.append(b"later")
+
+    async def read_until_refused() -> None:
+        while True:
+            await leader.kv.Range(old)
+            await asyncio.sleep(0.05)
+
+    with pytest.raises(grpc.aio.AioRpcError, match="has been compacted"):
+        await asyncio.wait_for(read_until_refused(), 30)
+    assert await payloads_of(log, 2) == [b"kept", b"later"]
 
 
 async def test_without_a_majority_the_tail_is_unknown_and_later_all_is_there(
