@@ -18,7 +18,14 @@ from ursula.cold.objects import keys
 from ursula.cold.objects.store import StoreUnavailable
 from ursula.cold.state import manifest as manifests
 from ursula.config import ColdSettings
-from ursula.engine.failures import FELL_BEHIND, Failure, NotCurrent, OutcomeUnknown, Unavailable
+from ursula.engine.failures import (
+    FELL_BEHIND,
+    Failure,
+    NotCurrent,
+    OutcomeUnknown,
+    SegmentUnfit,
+    Unavailable,
+)
 from ursula.engine.flush.flusher import FlushFailed, FlushOvertaken
 from ursula.engine.start.load_state import StoreRefused
 from ursula.model.codec.entry import ENTRY_VERSION, decode, encode
@@ -460,6 +467,22 @@ async def test_a_bulk_write_whose_node_died_is_continued_by_another(tmp_path: Pa
         outcome = await second.ingest(command, 60)
         assert isinstance(outcome, Ingest)
         assert outcome.appended == ROWS
+
+
+async def test_a_replacement_of_segments_waits_until_its_node_knows_them(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        first, behind = cluster.nodes.values()
+        behind.connection.is_silent = True
+        for _ in range(2):
+            await written(first)
+            await flushed(first)
+        old = [segment.key for segment in first.group.state.segments]
+        asked = behind.connection.tail_calls
+        replacing = asyncio.create_task(behind.replace_segments(0, old, "segments/other"))
+        await until(lambda: behind.connection.tail_calls > asked or replacing.done())
+        behind.connection.is_silent = False
+        with pytest.raises(SegmentUnfit, match="its name is not"):  # rather than SegmentsReplaced
+            await replacing
 
 
 async def test_an_entry_that_is_too_large_for_the_log_goes_through_the_store(tmp_path: Path) -> None:
