@@ -248,6 +248,7 @@ SHELVES = {
         "authority": "failures",
         "tls": "authority failures",
         "member": "failures tls",
+        "keeper_check": "",
         "keeper_lease": "",
         "clock_check": "",
         "presence": "clock_check",
@@ -255,7 +256,7 @@ SHELVES = {
         "store_generation": "failures",
         "fence": "failures settings",
         "readiness": "member",
-        "cluster": "clock_check failures fence keeper_lease member presence readiness settings "
+        "cluster": "clock_check failures fence keeper_check keeper_lease member presence readiness settings "
         "store_generation",
     },
     "client": {

@@ -1,9 +1,9 @@
-"""Three nodes of which one has a clock that runs ahead."""
+"""Three nodes of which one, the keeper, has a clock that runs ahead."""
 
 from pathlib import Path
 
 import httpx
-from tests.cluster.three_nodes import ClusterNode, free_blocks, running
+from tests.cluster.three_nodes import ClusterNode, free_blocks, keeper_of, running
 from tests.waiting import wait_for
 
 TEXT = {"content-type": "text/plain"}
@@ -17,8 +17,11 @@ def test_a_node_whose_clock_is_ahead_writes_nothing_until_it_is_right_again(tmp_
     addresses = [f"127.0.0.1:{port}" for port in free_blocks(3)]
     settings = {"cold.shared_fs": "true", "cold.root": str(tmp_path / "store")}
     nodes = [ClusterNode(n, addresses, tmp_path, settings, movable_clock=True) for n in (1, 2, 3)]
-    fast = nodes[2]
     with running(nodes):
+        assert wait_for(lambda: keeper_of(nodes) is not None)
+        fast = keeper_of(nodes)
+        assert fast is not None
+        others = [node for node in nodes if node is not fast]
         assert httpx.put(f"{nodes[0].url}/shared").status_code == 201
         lives = {**TEXT, "stream-ttl": "50"}
         assert httpx.put(f"{nodes[1].url}/shared/text", headers=lives).status_code == 201
@@ -34,6 +37,9 @@ def test_a_node_whose_clock_is_ahead_writes_nothing_until_it_is_right_again(tmp_
         assert httpx.get(f"{fast.url}/readyz/cluster").status_code == 503
         assert append(fast) == 503
         assert "this node writes nothing: the clock" in "".join(fast.lines)
+        assert wait_for(lambda: keeper_of(others) in others), "it could not even flush"
+        assert httpx.post(f"{fast.url}/cluster/flush", timeout=30).status_code == 503
+        assert httpx.post(f"{others[0].url}/cluster/flush", timeout=30).status_code == 200
 
         fast.kill()
         fast.pass_time(57)  # 60 s in all: the stream would have expired
@@ -43,11 +49,11 @@ def test_a_node_whose_clock_is_ahead_writes_nothing_until_it_is_right_again(tmp_
         assert append(fast) == 503
 
         def problems() -> list[str | None]:
-            listed = httpx.get(f"{nodes[0].url}/cluster/status").json()["nodes"]
+            listed = httpx.get(f"{others[0].url}/cluster/status").json()["nodes"]
             return [one["clock_problem"] for one in listed]
 
         assert wait_for(lambda: str(problems()).count("ahead of the median") == 1)
-        assert [append(node) for node in nodes[:2]] == [204, 204]
+        assert [append(node) for node in others] == [204, 204]
 
         fast.pass_time(-60)
         assert wait_for(lambda: append(fast) == 204)

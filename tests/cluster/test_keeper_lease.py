@@ -24,8 +24,10 @@ def member(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMember]:
 
 
 @asynccontextmanager
-async def candidate(client: EtcdClient, key: bytes, name: str) -> AsyncIterator[KeeperLease]:
-    role = KeeperLease(client, name)
+async def candidate(
+    client: EtcdClient, key: bytes, name: str, find_problem: Callable[[], str | None] = lambda: None
+) -> AsyncIterator[KeeperLease]:
+    role = KeeperLease(client, name, find_problem)
     running = asyncio.create_task(role.run(key))
     try:
         yield role
@@ -59,4 +61,26 @@ async def test_who_gives_the_role_up_does_not_take_it_again(member: EtcdMember) 
             assert [one.value for one in found.kvs] == []
         third = await stack.enter_async_context(candidate(client, key, "3-c"))
         await until(lambda: third.is_held)
+    await client.close()
+
+
+async def test_who_cannot_do_the_work_leaves_the_role_to_others_and_may_take_it_again(
+    member: EtcdMember,
+) -> None:
+    client, key = EtcdClient([member.address]), b"keeper-%d" % next(_keys)
+    problem: str | None = "the disk is full"
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(candidate(client, key, "1-a", lambda: problem))
+        await until(lambda: first.problem == "the disk is full")
+        second = await stack.enter_async_context(candidate(client, key, "2-b"))
+        await until(lambda: second.is_held)
+        await second.close()
+        problem = None
+        await until(lambda: first.is_held)
+        third = await stack.enter_async_context(candidate(client, key, "3-c"))
+        await until(lambda: third.keeper == "1-a")
+        problem = "the clock is ahead"
+        await until(lambda: third.is_held)
+        assert not first.is_held
+        await until(lambda: first.keeper == "3-c")
     await client.close()

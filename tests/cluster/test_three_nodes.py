@@ -160,6 +160,12 @@ def reason_of(node: ClusterNode) -> str:
     return str(httpx.get(f"{node.url}/readyz/cluster", timeout=5).json().get("reason", ""))
 
 
+def flush_problem(node: ClusterNode) -> str | None:
+    """Why the keeper could not flush, as a node shows it."""
+    found = httpx.get(f"{node.url}/cluster/hot-cold-stats", timeout=20).json()["flush_problem"]
+    return None if found is None else str(found)
+
+
 def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     give_up_at = time.monotonic() + seconds
     while not condition():
@@ -202,19 +208,21 @@ def test_a_flush_on_any_node_reaches_the_keeper(nodes: list[ClusterNode], stream
 def test_a_flush_that_fails_is_refused_by_every_node(nodes: list[ClusterNode], stream: str) -> None:
     state = nodes[0].data_dir.parents[1] / "store" / "state" / "g0"
     append(nodes[0], stream, "kept;")
+    assert httpx.post(f"{nodes[0].url}/cluster/flush", timeout=60).status_code == 200
+    append(nodes[0], stream, "more;")
     state.rename(state.with_name("away"))
     state.touch()
     try:
         for node in nodes:
             answer = httpx.post(f"{node.url}/cluster/flush", timeout=60)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store_unavailable")
-            assert httpx.get(f"{node.url}/cluster/hot-cold-stats").json()["flush_problem"] is not None
+            until(lambda node=node: flush_problem(node) is not None)  # type: ignore[misc]
     finally:
         state.unlink()
         state.with_name("away").rename(state)
     for node in nodes:
         assert httpx.post(f"{node.url}/cluster/flush", timeout=60).status_code == 200
-    assert content(nodes[1], stream) == "kept;"
+    assert content(nodes[1], stream) == "kept;more;"
 
 
 def test_the_status_names_the_leader_the_voters_and_every_node(nodes: list[ClusterNode]) -> None:
@@ -229,6 +237,27 @@ def test_the_status_names_the_leader_the_voters_and_every_node(nodes: list[Clust
         )
 
     until(is_complete)
+
+
+def test_the_status_names_no_leader_while_no_member_answers(nodes: list[ClusterNode]) -> None:
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = httpx.get(f"{nodes[0].url}/cluster/status", timeout=20).json()
+        return found
+
+    until(lambda: status()["leader_id"] is not None)
+    etcds = [node.etcd for node in nodes]
+    for etcd in etcds:
+        os.kill(etcd, signal.SIGSTOP)
+    try:
+        until(lambda: status()["leader_id"] is None)
+        assert status()["membership"] == {"voters": [1, 2, 3], "learners": []}
+        assert not any(one["leads"] for one in status()["nodes"])
+    finally:
+        for etcd in etcds:
+            os.kill(etcd, signal.SIGCONT)
+    for node in nodes:
+        node.wait_until_in_cluster()
+    until(lambda: status()["leader_id"] is not None)
 
 
 def test_the_status_has_every_nodes_address_version_position_lag_and_role(

@@ -121,6 +121,13 @@ def running(nodes: Sequence[ClusterNode]) -> Iterator[None]:
             node.kill()
 
 
+def keeper_of(nodes: Sequence[ClusterNode]) -> ClusterNode | None:
+    """The keeper, as the first of these nodes sees it; None if it is not one of them."""
+    listed = httpx.get(f"{nodes[0].url}/cluster/status", timeout=20).json()["nodes"]
+    keepers = [one["node_id"] for one in listed if one["is_keeper"]]
+    return next((node for node in nodes if node.number in keepers), None)
+
+
 def free_blocks(count: int) -> list[int]:
     """Ports that are free, as are the two after each: etcd listens there.
 

@@ -14,10 +14,18 @@ from tests.http.staged import arrow
 from tests.log.shared_log import SharedLog
 
 from ursula.cold.blobs import made_at
+from ursula.cold.objects import keys
 from ursula.cold.objects.store import StoreUnavailable
 from ursula.cold.state import manifest as manifests
 from ursula.config import ColdSettings
-from ursula.engine.failures import FELL_BEHIND, Failure, NotCurrent, OutcomeUnknown, Unavailable
+from ursula.engine.failures import (
+    FELL_BEHIND,
+    Failure,
+    NotCurrent,
+    OutcomeUnknown,
+    SegmentUnfit,
+    Unavailable,
+)
 from ursula.engine.flush.flusher import FlushFailed, FlushOvertaken
 from ursula.engine.start.load_state import StoreRefused
 from ursula.model.codec.entry import ENTRY_VERSION, decode, encode
@@ -229,9 +237,69 @@ async def test_a_live_list_is_not_replaced_by_an_older_one(tmp_path: Path) -> No
         second.connection.is_silent = True
         await written(first)
         position = await flushed(first)
-        await second.flushers[0].write_live_now()  # it was the keeper, and does not know yet what it missed
+        second.role.is_held = True  # it does not know yet what it missed
+        await second.flushers[0].write_live_now()
         assert (await manifests.read_live(first.store, 0)).position == position
+        second.role.is_held = False
         second.connection.is_silent = False
+
+
+async def test_a_keeper_that_is_frozen_while_it_writes_a_live_list_replaces_no_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        frozen, next_keeper = cluster.nodes.values()
+        await written(frozen)
+        await flushed(frozen)
+        has_read, may_go_on = asyncio.Event(), asyncio.Event()
+        get = frozen.store.get
+
+        async def get_and_freeze(key: str) -> bytes:
+            found = await get(key)
+            has_read.set()
+            await may_go_on.wait()
+            return found
+
+        monkeypatch.setattr(frozen.store, "get", get_and_freeze)
+        writing = asyncio.create_task(frozen.flushers[0].write_live_now())
+        await has_read.wait()
+        frozen.connection.is_silent = True
+        cluster.make_keeper(1)
+        await written(next_keeper)
+        position = await flushed(next_keeper)
+        may_go_on.set()
+        await writing
+        frozen.connection.is_silent = False
+        assert (await manifests.read_live(next_keeper.store, 0)).position == position
+
+
+async def test_a_live_list_that_the_last_keeper_wrote_late_is_replaced_although_nothing_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ursula.engine.flush.flusher.LIVE_LIST_SECONDS", 1.0)
+    async with cluster_of(2, tmp_path) as cluster:
+        store, key = cluster.nodes[1].store, keys.live_key(0)
+        await written(cluster.nodes[0])
+        await flushed(cluster.nodes[0])
+        older = await store.get(key)
+        await written(cluster.nodes[0])
+        position = await flushed(cluster.nodes[0])
+        await cluster.in_step()
+        is_written = asyncio.Event()
+        put = store.put
+
+        async def put_and_tell(name: str, data: bytes | memoryview) -> None:
+            await put(name, data)
+            if name == key:
+                is_written.set()
+
+        monkeypatch.setattr(store, "put", put_and_tell)
+        cluster.make_keeper(1)
+        await is_written.wait()
+        await put(key, older)
+        async with asyncio.timeout(30):
+            while (await manifests.read_live(store, 0)).position != position:
+                await asyncio.sleep(0.02)
 
 
 async def test_a_flush_that_is_overtaken_while_it_reads_journals_is_given_up(tmp_path: Path) -> None:
@@ -399,6 +467,22 @@ async def test_a_bulk_write_whose_node_died_is_continued_by_another(tmp_path: Pa
         outcome = await second.ingest(command, 60)
         assert isinstance(outcome, Ingest)
         assert outcome.appended == ROWS
+
+
+async def test_a_replacement_of_segments_waits_until_its_node_knows_them(tmp_path: Path) -> None:
+    async with cluster_of(2, tmp_path) as cluster:
+        first, behind = cluster.nodes.values()
+        behind.connection.is_silent = True
+        for _ in range(2):
+            await written(first)
+            await flushed(first)
+        old = [segment.key for segment in first.group.state.segments]
+        asked = behind.connection.tail_calls
+        replacing = asyncio.create_task(behind.replace_segments(0, old, "segments/other"))
+        await until(lambda: behind.connection.tail_calls > asked or replacing.done())
+        behind.connection.is_silent = False
+        with pytest.raises(SegmentUnfit, match="its name is not"):  # rather than SegmentsReplaced
+            await replacing
 
 
 async def test_an_entry_that_is_too_large_for_the_log_goes_through_the_store(tmp_path: Path) -> None:

@@ -27,21 +27,27 @@ class Nodes:
 
     async def log(self, **settings: int) -> EtcdLog:
         """The log as another node sees it."""
-        return await self._stack.enter_async_context(self._opened(settings))
+        (log,) = await self.logs(1, **settings)
+        return log
+
+    async def logs(self, group_count: int, **settings: int) -> list[EtcdLog]:
+        """The logs of several groups as another node sees them."""
+        return await self._stack.enter_async_context(self._opened(group_count, settings))
 
     @asynccontextmanager
-    async def _opened(self, settings: dict[str, int]) -> AsyncIterator[EtcdLog]:
+    async def _opened(self, group_count: int, settings: dict[str, int]) -> AsyncIterator[list[EtcdLog]]:
         client = EtcdClient(self._addresses)
         name = f"node-{next(self._numbers)}"
         logs = EtcdLogs(client, self._prefix, settings.pop("generation", 1), name, **settings)
         running = asyncio.gather(logs.run(), logs.client.run())
-        log = EtcdLog(logs, 0)
-        await leader_of(log)
-        await logs.create(1)
+        opened = [EtcdLog(logs, group) for group in range(group_count)]
+        await leader_of(opened[0])
+        await logs.create(group_count)
         try:
-            yield log
+            yield opened
         finally:
-            await log.close()
+            for log in opened:
+                await log.close()
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running

@@ -15,6 +15,7 @@ from tests.log.etcd_nodes import BASE, Nodes, leader_of, payloads_of
 
 from ursula.etcd import client as client_module
 from ursula.etcd.client import EtcdClient, EtcdEndpoint, connection_closed
+from ursula.log.etcd.follower import EtcdFollower
 from ursula.log.etcd.log import EtcdLog
 from ursula.log.interface import (
     AppendRefused,
@@ -117,6 +118,16 @@ class SlowLink(LosesAnswers):
         return await self._real.kv.Txn(request, timeout=timeout)
 
 
+class ReadsNoValues(LosesAnswers):
+    """A member that refuses to read the values of entries."""
+
+    async def Txn(self, request: rpc.TxnRequest, timeout: float) -> rpc.TxnResponse:
+        if b"/e/" in request.success[0].request_range.key:
+            nothing = grpc.aio.Metadata()
+            raise grpc.aio.AioRpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, nothing, nothing, "too busy")
+        return await self._real.kv.Txn(request, timeout=timeout)
+
+
 class CompactsMeanwhile(LosesAnswers):
     """A member whose history is compacted after keys or values were found, before they are read."""
 
@@ -169,6 +180,20 @@ class Refuses(LosesAnswers):
         if not is_write(request):
             return await self._real.kv.Txn(request, timeout=timeout)
         raise grpc.aio.AioRpcError(self._code, grpc.aio.Metadata(), grpc.aio.Metadata(), "it is a test")
+
+
+class SaysItLeads(LosesAnswers):
+    """A member that was the leader in an earlier term, and does not know yet that another one is."""
+
+    def __init__(self, real: EtcdEndpoint) -> None:
+        super().__init__(real)
+        self.status = self._outdated_status
+
+    async def _outdated_status(self) -> Any:
+        answer = await self._real.status()
+        answer.leader = answer.header.member_id
+        answer.raftTerm -= 1
+        return answer
 
 
 class Fails(LosesAnswers):
@@ -259,16 +284,15 @@ async def test_a_node_of_an_earlier_generation_is_fenced(nodes: Nodes) -> None:
         await old.tail()  # a read that seems certain would not have what the new generation acknowledges
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED"],
-)
-async def test_a_transaction_that_etcd_never_accepts_is_not_repeated_for_ever(
-    nodes: Nodes, code: str
-) -> None:
+CERTAIN = ("PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED")
+
+
+@pytest.mark.parametrize("code", CERTAIN)
+async def test_a_transaction_that_etcd_never_accepts_is_not_written(nodes: Nodes, code: str) -> None:
     log = await nodes.log()
     leader = await leader_of(log)
     refusing = Refuses(leader, grpc.StatusCode[code])
+    log._client.endpoints = [refusing]  # type: ignore[list-item]
     log._client.current = refusing  # type: ignore[assignment]
     async with asyncio.timeout(30):
         with pytest.raises(AppendRetryable, match="etcd accepts nothing: it is a test"):
@@ -336,6 +360,17 @@ async def test_a_leader_whose_address_has_gone_is_not_used(nodes: Nodes, members
     with pytest.raises(grpc.aio.AioRpcError, match="the connection was closed"):
         await leader.ask(leader.kv.Range, rpc.RangeRequest(key=b"\0"), 1.0)
     await client.close()
+
+
+async def test_a_leader_that_was_replaced_and_does_not_know_it_is_not_used(nodes: Nodes) -> None:
+    log = await nodes.log()
+    leader, client = await leader_of(log), log._client
+    other = next(one for one in client.endpoints if one is not leader)
+    outdated = SaysItLeads(other)
+    for endpoints in ([outdated, leader], [leader, outdated]):
+        client.endpoints = endpoints  # type: ignore[assignment]
+        assert await client.find_leader() is leader
+        assert client.current is leader
 
 
 async def test_calls_go_to_the_leader(nodes: Nodes) -> None:
@@ -609,6 +644,74 @@ async def test_the_last_entries_are_kept(nodes: Nodes) -> None:
     assert log.first == positions[7]
 
 
+async def test_a_new_keeper_knows_how_long_the_log_was_before_it_started(nodes: Nodes) -> None:
+    writer, reader = await nodes.log(), await nodes.log()
+    positions = [await writer.append(bytes(1000)) for _ in range(40)]
+    async with asyncio.timeout(30):
+        while not reader._logs.lease.is_held:
+            await asyncio.sleep(0.01)
+    await reader.protect(BASE)
+    for limits, first in (
+        ({"kept_bytes": 0, "log_bytes_max": 50_000}, BASE),
+        ({"kept_bytes": 5500, "log_bytes_max": 30_000}, positions[34]),
+        ({"kept_bytes": 0, "log_bytes_max": 2_000}, positions[38]),
+    ):
+        keeper = await nodes.log(**limits)
+        following = keeper.follow(positions[37])
+        for position in positions[38:]:
+            assert (await anext(following)).position == position
+        await asyncio.gather(keeper.trim(positions[38]), keeper.trim(positions[38]))
+        assert await reader.protect(BASE) == first
+        left = sum(position > first for position in positions)
+        assert keeper.measures.size_bytes == 1000 * left
+
+
+async def test_a_log_is_trimmed_although_the_entries_before_the_start_cannot_be_read(nodes: Nodes) -> None:
+    writer, keeper = await nodes.log(), await nodes.log(kept_bytes=2500)
+    positions = [await writer.append(bytes(1000)) for _ in range(10)]
+    following = keeper.follow(positions[4])
+    for position in positions[5:]:
+        assert (await anext(following)).position == position
+    keeper._client.endpoints = [ReadsNoValues(endpoint) for endpoint in keeper._client.endpoints]  # type: ignore[misc]
+    await leader_of(keeper)
+    await keeper.trim(positions[9])
+    assert keeper.first == positions[7]
+
+
+async def test_groups_share_transactions_and_each_is_followed_and_trimmed_by_itself(nodes: Nodes) -> None:
+    first, second = await nodes.logs(2, kept_bytes=0)
+    reader, _ = await nodes.logs(2)
+    async with asyncio.timeout(30):
+        while not reader._logs.lease.is_held:
+            await asyncio.sleep(0.01)
+    await reader.protect(BASE)
+    positions = []
+    for number in range(6):
+        one, two = await asyncio.gather(first.append(b"a%d" % number), second.append(b"b%d" % number))
+        assert one == two
+        positions.append(one)
+    last = await second.append(b"b6")
+    assert (await first.tail(), await second.tail()) == (positions[5], last)
+    behind = first.follow(BASE, 0)
+    assert await anext(behind) == (positions[0], b"a0")
+    await first.trim(positions[4])
+    await second.trim(positions[4])
+    assert (first.first, second.first) == (BASE, positions[4])
+    behind._drop_watch()  # what it has not read is compacted now, since the other group was trimmed
+    async with asyncio.timeout(30):
+        assert [(await anext(behind)).payload for _ in range(5)] == [
+            b"a%d" % number for number in range(1, 6)
+        ]
+    with pytest.raises(EntriesTrimmed):
+        await anext(second.follow(BASE, 0))
+    following = second.follow(positions[4], 5)
+    async with asyncio.timeout(30):
+        assert [await anext(following) for _ in range(2)] == [(positions[5], b"b5"), (last, b"b6")]
+    one, two = await asyncio.gather(first.append(b"a6"), second.append(b"b7"))
+    async with asyncio.timeout(30):
+        assert (await anext(behind), await anext(following)) == ((one, b"a6"), (two, b"b7"))
+
+
 async def test_a_frozen_leader_holds_nothing_up_for_long(nodes: Nodes, members: list[EtcdMember]) -> None:
     writer, reader = await nodes.log(), await nodes.log()
     entries = reader.follow(BASE, 0)
@@ -642,6 +745,54 @@ async def test_a_follower_leaves_a_silent_member(nodes: Nodes, members: list[Etc
             assert (await reading).payload == b"news"
     finally:
         member_at(members, silent.address).thaw()
+
+
+async def test_a_follower_leaves_a_member_that_no_leader_reaches(
+    nodes: Nodes, members: list[EtcdMember]
+) -> None:
+    """Even if nothing is written that its watch could miss."""
+    log = await nodes.log()
+    await log.append(b"before")
+    cut_off = await leader_of(log)
+    others = [member for member in members if member.address != cut_off.address]
+    client = EtcdClient([cut_off.address, *(member.address for member in others)])
+    entries = EtcdFollower(client, log._keys, BASE, after=BASE, count=0, on_entry=lambda entry: None)
+    assert (await anext(entries)).payload == b"before"
+    reading = asyncio.create_task(anext(entries))
+    for member in others:
+        member.freeze()
+    try:
+        async with asyncio.timeout(30):
+            while entries.member.address == cut_off.address:
+                await asyncio.sleep(0.02)
+    finally:
+        for member in others:
+            member.thaw()
+    await log.append(b"after")
+    async with asyncio.timeout(30):
+        assert (await reading).payload == b"after"
+    entries.end()
+    await client.close()
+
+
+async def test_the_history_of_etcd_is_forgotten_although_nothing_is_trimmed(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ursula.log.etcd.log.COMPACTION_SECONDS", 0.1)
+    log = await nodes.log()
+    position = await log.append(b"kept")
+    leader = await leader_of(log)
+    old = rpc.RangeRequest(key=b"a", revision=position - BASE)
+    await log.append(b"later")
+
+    async def read_until_refused() -> None:
+        while True:
+            await leader.kv.Range(old)
+            await asyncio.sleep(0.05)
+
+    with pytest.raises(grpc.aio.AioRpcError, match="has been compacted"):
+        await asyncio.wait_for(read_until_refused(), 30)
+    assert await payloads_of(log, 2) == [b"kept", b"later"]
 
 
 async def test_without_a_majority_the_tail_is_unknown_and_later_all_is_there(

@@ -27,6 +27,7 @@ from ..model.codec.entry import ENTRY_VERSION
 from .clock_check import ClockCheck
 from .failures import ClusterRefused
 from .fence import note_store
+from .keeper_check import KeeperCheck
 from .keeper_lease import KeeperLease
 from .member.etcd_folder import EtcdFolder
 from .member.etcd_program import find_program
@@ -63,7 +64,8 @@ class Cluster:
         self.member = Member(settings, find_program(cluster.etcd_path), folder, tls, self._may_begin)
         self._prefix = key_prefix(cluster)
         self._node = f"{server.node_id}-{secrets.token_hex(4)}"
-        self.role = KeeperLease(self.member.client, self._node)
+        self._keeper_check = KeeperCheck()
+        self.role = KeeperLease(self.member.client, self._node, self._find_keeper_problem)
         self.waits_for = "its etcd member"
         """What a node that has not joined yet waits for."""
         self._logs: EtcdLogs | None = None
@@ -82,7 +84,7 @@ class Cluster:
         `own` is what this node was part of before.
         """
         self._member_task = asyncio.create_task(self.member.run())
-        self._tasks = [asyncio.create_task(self._look_often())]
+        self._tasks = [asyncio.create_task(self._poll_status())]
         generations = await self._until_done(self._find_generations, "the cluster")
         newest = generations[-1]
         if own is not None:
@@ -259,7 +261,7 @@ class Cluster:
             await transfer_leader(self.member.client, voters[others[0]])
         except (EtcdRefused, EtcdUnavailable) as error:
             return TransferProblem(str(error), is_request=False)
-        self.raft = await raft_status(self.member.client) or self.raft
+        await self._ask_members()
         return None
 
     def _voters(self) -> dict[int, int]:
@@ -375,17 +377,33 @@ class Cluster:
             flush_failures=[group.flush_failure for group in groups],
             heard=dict(self._clocks.heard),
             clock_problem=self._clocks.problem,
+            keeper_problem=self.role.problem,
         )
 
-    async def _look_often(self) -> None:
+    def _find_keeper_problem(self) -> str | None:
+        """Why this node must leave the keeper's role to others for now."""
+        others = (report for node, report in self.nodes.items() if node != self._server.node_id)
+        failures = (group.flush_failure.reason for group in self._group_reports() if group.flush_failure)
+        return self._keeper_check.find_problem(
+            None if self._presence is None else self._presence.write_problem,
+            next(failures, None),
+            others=any(report.keeper_problem is None for report in others),
+        )
+
+    async def _ask_members(self) -> None:
+        """Ask etcd's members how they are."""
+        found = await raft_status(self.member.client)
+        self.raft = found if found is not None or self.raft is None else self.raft.unanswered
+
+    async def _poll_status(self) -> None:
         """Ask etcd's members how they are, until cancelled."""
         while True:
-            self.raft = await raft_status(self.member.client) or self.raft
+            await self._ask_members()
             await asyncio.sleep(STATUS_SECONDS)
 
     async def _hand_over(self) -> None:
         """Transfer leadership, if this node's member leads and another one can."""
-        self.raft = await raft_status(self.member.client) or self.raft
+        await self._ask_members()
         if self.is_leader:
             problem = await self.transfer_leader(None)
             if problem is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from aetcd import rpc
 
@@ -18,20 +19,29 @@ logger = logging.getLogger(__name__)
 class KeeperLease(KeeperRole):
     """This node's claim to the role."""
 
-    def __init__(self, client: EtcdClient, node: str) -> None:
-        """`node` is the name of this node."""
+    def __init__(
+        self, client: EtcdClient, node: str, find_problem: Callable[[], str | None] = lambda: None
+    ) -> None:
+        """`node` is the name of this node; `find_problem` says why it cannot do the work for now."""
         self._client = client
+        self._find_problem = find_problem
         self._node = node.encode()
         self._lease = Lease(client, LEASE_SECONDS)
         self._claimed_with = 0  # the lease that the key was claimed with
         self._is_given_up = False
+        self._found_problem: str | None = None
         self.keeper: str | None = None
         """The name of the keeper, as last seen."""
 
     @property
     def is_held(self) -> bool:
         """Whether this node is certainly the keeper."""
-        return not self._is_given_up and self._lease.is_held and self._lease.id == self._claimed_with
+        return self.problem is None and self._lease.is_held and self._lease.id == self._claimed_with
+
+    @property
+    def problem(self) -> str | None:
+        """Why this node leaves the role to others."""
+        return "it has given up the role" if self._is_given_up else self._found_problem
 
     def give_up(self) -> None:
         """Leave the role to others for as long as this process runs."""
@@ -43,13 +53,19 @@ class KeeperLease(KeeperRole):
         was_held = False
         try:
             while True:
-                if self._is_given_up and self._claimed_with:
-                    await self.close()
+                self._found_problem = self._find_problem()
+                if self.problem is not None and self._claimed_with:
+                    await self._release()
                 if self._lease.is_held and not self.is_held:
                     await self._claim(key)
                 if was_held != self.is_held:
                     was_held = self.is_held
-                    logger.info("this node %s the keeper", "is now" if was_held else "is no longer")
+                    if was_held:
+                        logger.info("this node is now the keeper")
+                    else:
+                        logger.info(
+                            "this node is no longer the keeper: %s", self.problem or "its lease ended"
+                        )
                 await asyncio.sleep(TRY_SECONDS)
         finally:
             renewing.cancel()
@@ -58,6 +74,10 @@ class KeeperLease(KeeperRole):
     async def close(self) -> None:
         """Give the role up, so that another node takes it at once."""
         self._is_given_up = True
+        await self._release()
+
+    async def _release(self) -> None:
+        """Let another node take the role at once; the next lease is another one."""
         self._claimed_with = 0
         await self._lease.close()
 
@@ -68,7 +88,7 @@ class KeeperLease(KeeperRole):
         look = rpc.RequestOp(request_range=rpc.RangeRequest(key=key))
         is_free = compare(result=compare.EQUAL, target=compare.VERSION, key=key, version=0)
         request = rpc.TxnRequest(compare=[is_free], success=[rpc.RequestOp(request_put=put)], failure=[look])
-        if self._is_given_up:
+        if self.problem is not None:
             request = rpc.TxnRequest(failure=[look], compare=[is_free])
         try:
             answer = await self._client.call(lambda member: member.kv.Txn, request, CALL_SECONDS)
@@ -77,7 +97,7 @@ class KeeperLease(KeeperRole):
             return
         found = [] if answer.succeeded else answer.responses[0].response_range.kvs
         # An attempt whose answer was lost may have claimed it with this lease.
-        if (answer.succeeded and not self._is_given_up) or (found and found[0].lease == lease):
+        if (answer.succeeded and self.problem is None) or (found and found[0].lease == lease):
             self._claimed_with = lease
             self.keeper = self._node.decode()
         elif found:

@@ -2,8 +2,8 @@
 
 Every node takes samples of its hash when it has applied a certain number of entries, and knows the samples of
 the others. Where they differ, the majority is right: a node that contradicts it must serve nothing. If there
-is no majority, no node knows which state is right, and none may serve. Nodes whose sample is not known, since
-they are behind or far ahead, are waited for if they could decide it. A node alone has nobody to contradict it.
+is no majority, no node knows which state is right, and none may serve. A node whose sample is not known,
+since it is behind or far ahead, is waited for if it could decide. A node alone has nobody to contradict it.
 """
 
 from collections import Counter, deque

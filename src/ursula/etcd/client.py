@@ -157,17 +157,23 @@ class EtcdClient:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def find_leader(self) -> EtcdEndpoint | None:
-        """Send calls to the leader's member from now on; None if no member is the leader."""
+        """Send calls to the leader's member from now on; None if no member is the leader.
+
+        A leader that was replaced may not know it, for example while its disk hangs: the latest term counts.
+        """
         endpoints = tuple(self.endpoints)
         statuses = await asyncio.gather(*(endpoint.status() for endpoint in endpoints))
+        found, newest = None, None
         for endpoint, status in zip(endpoints, statuses, strict=True):
             if endpoint not in self.endpoints:
                 continue  # the addresses have changed meanwhile, and its connection is closed
-            if status is not None and status.leader and status.leader == status.header.member_id:
-                self.current = endpoint
-                self.database_bytes = status.dbSizeInUse or status.dbSize
-                return endpoint
-        return None
+            leads = status is not None and status.leader and status.leader == status.header.member_id
+            if leads and (newest is None or status.raftTerm > newest.raftTerm):
+                found, newest = endpoint, status
+        if found is not None and newest is not None:
+            self.current = found
+            self.database_bytes = newest.dbSizeInUse or newest.dbSize
+        return found
 
     def turn_from(self, endpoint: EtcdEndpoint) -> None:
         """Send calls elsewhere, since a member did not answer."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import grpc
@@ -42,6 +42,12 @@ class RaftStatus:
     def learners(self) -> list[MemberStatus]:
         """The members that only follow."""
         return [one for one in self.members if one.member.is_learner]
+
+    @property
+    def unanswered(self) -> "RaftStatus":
+        """What remains known when no member answers any more: who the members are."""
+        members = (MemberStatus(one.member, None, None, None, None) for one in self.members)
+        return replace(self, leader=0, members=tuple(members))
 
 
 async def raft_status(client: EtcdClient) -> RaftStatus | None:

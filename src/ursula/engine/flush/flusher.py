@@ -52,6 +52,7 @@ from .segment_upload import PacedExecutor, SegmentRange, upload_streamed, upload
 CHECK_SECONDS = 0.05
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0)
 LIVE_LIST_SECONDS = 10.0
+"""How often the live list is written at most. A keeper's lease is shorter."""
 CHANGES_MAX = 64
 CAPTURE_STEP = 64
 FLUSH_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -119,6 +120,7 @@ class Flusher:
         self._since: float | None = None
         self._live_at = 0.0
         self._live_is_stale = False
+        self._live_in_doubt_until = 0.0
         self._lock = asyncio.Lock()
         self.manifest = None if loaded is None else loaded.key
         self.manifest_position = 0 if loaded is None else loaded.manifest.position
@@ -227,7 +229,8 @@ class Flusher:
                 self.manifest, self.manifest_position, self.manifest_at = one.key, one.position, newest.at
                 self.previous_position = found[place + 1].position if place + 1 < len(found) else 0
                 break
-        self._live_is_stale = True
+        # The last keeper may just be writing an older list: ours is written again when its lease has ended.
+        self._live_is_stale, self._live_in_doubt_until = True, time.monotonic() + LIVE_LIST_SECONDS
         self._was_keeper = True
         self._answer_waiting(self.manifest_position)
         logger.info("this node is the keeper of group %d now", self._group.number)
@@ -501,10 +504,11 @@ class Flusher:
 
     async def _write_live(self, at_once: bool = False) -> None:
         """Write the live list, or leave it for later if it was written recently."""
-        if not at_once and time.monotonic() - self._live_at < LIVE_LIST_SECONDS:
+        now = time.monotonic()
+        if not at_once and now - self._live_at < LIVE_LIST_SECONDS:
             self._live_is_stale = True
             return
-        self._live_at, self._live_is_stale = time.monotonic(), False
+        self._live_at, self._live_is_stale = now, now < self._live_in_doubt_until
         await self.write_live_now()
 
     async def write_live_now(self) -> None:
@@ -520,4 +524,6 @@ class Flusher:
             state.stored.flushed,
             [live_segment(segment) for segment in state.segments],
         )
+        if not self._role.is_held:
+            return  # this node was frozen while it read the list, and another one is the keeper now
         await self._store.put(keys.live_key(self._group.number), manifests.encode(document))

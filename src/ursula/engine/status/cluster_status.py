@@ -43,6 +43,8 @@ class NodeReport(msgspec.Struct, frozen=True):
     """By node, the time in its last report, and what this clock said after reading that."""
     clock_problem: str | None = None
     """Why it does not write: its clock is wrong."""
+    keeper_problem: str | None = None
+    """Why it leaves the keeper's role to others for now."""
 
 
 class RaftMember(msgspec.Struct, frozen=True):

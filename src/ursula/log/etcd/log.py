@@ -6,7 +6,6 @@ other keys, and entries of other groups, have revisions too.
 
 import asyncio
 import logging
-from collections import deque
 from contextlib import suppress
 from weakref import WeakSet
 
@@ -18,6 +17,7 @@ from ursula.etcd.lease import Lease
 from ursula.log.etcd.entry_pages import list_entries
 from ursula.log.etcd.follower import EtcdFollower
 from ursula.log.etcd.keys import LogKeys, encode_position, proposer_of
+from ursula.log.etcd.log_size import LogSize
 from ursula.log.etcd.proposer import Proposer
 from ursula.log.interface import (
     COUNTER_MASK,
@@ -174,10 +174,8 @@ class EtcdLog:
         self._base = logs.generation << GENERATION_SHIFT
         self._first = self._base
         self._need: tuple[int, int] | None = None
-        self._sizes: deque[tuple[int, int]] = deque()
-        self._size_bytes = 0
+        self._size = LogSize(self._base)
         self._followers: WeakSet[EtcdFollower] = WeakSet()
-        self._seen = self._base
         self._tail_reading: asyncio.Future[int] | None = None
         self._tail_next: asyncio.Future[int] | None = None
         self._checking: asyncio.Task[None] | None = None
@@ -190,8 +188,8 @@ class EtcdLog:
 
     @property
     def measures(self) -> Measures:
-        """Its extent and size, as far as this node has followed it."""
-        return Measures(self._first, self._seen, self._size_bytes, None, None)
+        """Its extent and size, as far as this node knows them."""
+        return Measures(self._first, self._size.last, self._size.bytes, None, None)
 
     @property
     def space_problem(self) -> str | None:
@@ -208,6 +206,7 @@ class EtcdLog:
 
     def follow(self, after: int, count: int | None = None, take: TakeEntry | None = None) -> EtcdFollower:
         """Entries after a position, then live ones; LogDamaged if they are not exactly the next ones."""
+        self._size.follow(after)
         follower = EtcdFollower(
             self._client, self._keys, self._base, after=after, count=count, on_entry=self._note
         )
@@ -220,10 +219,7 @@ class EtcdLog:
 
     def _note(self, entry: Entry) -> None:
         """Note the size of an entry that a follower has received."""
-        if entry.position > self._seen:
-            self._seen = entry.position
-            self._sizes.append((entry.position, len(entry.payload)))
-            self._size_bytes += len(entry.payload)
+        self._size.add(entry.position, len(entry.payload))
 
     async def tail(self) -> int:
         """The position of the last entry. One read serves all that waited when it began."""
@@ -290,9 +286,11 @@ class EtcdLog:
     async def _trimmable(self, upto: int) -> int:
         """How far the log may be trimmed."""
         upto = min(upto, await self.tail())
+        await self._find_size()
         if self._logs.kept_bytes:
-            upto = min(upto, self._kept_after())
-        if self._size_bytes <= self._logs.log_bytes_max:
+            kept_after = self._size.kept_after(self._logs.kept_bytes)
+            upto = min(upto, self._first if kept_after is None else kept_after)
+        if self._size.bytes <= self._logs.log_bytes_max:
             request = rpc.RangeRequest(key=self._keys.needs, range_end=self._keys.needs_end)
             operation = rpc.RequestOp(request_range=request)
             answer = await self._logs.call(rpc.TxnRequest(success=[operation]))
@@ -300,14 +298,13 @@ class EtcdLog:
             upto = min(upto, *(int(need.value) for need in needs), upto)
         return upto
 
-    def _kept_after(self) -> int:
-        """The position after which the recent entries are, which stay in the log."""
-        size_bytes = 0
-        for position, size in reversed(self._sizes):
-            size_bytes += size
-            if size_bytes > self._logs.kept_bytes:
-                return position
-        return self._first
+    async def _find_size(self) -> None:
+        """Learn the sizes of the entries from before this node started, unless they are known."""
+        try:
+            await self._size.find_earlier(self._client, self._keys)
+        except (EtcdUnavailable, EtcdRefused) as error:
+            logger.info("the next trim will find out how long the log of group %d is: %s", self._group, error)
+        self._size.trim(self._first)  # another node may have trimmed meanwhile
 
     async def _move_trimmed(self, upto: int) -> bool:
         """Say how far the log is trimmed, before anything is removed. It only ever moves forward."""
@@ -340,8 +337,7 @@ class EtcdLog:
 
     def _set_first(self, first: int) -> None:
         self._first = max(self._first, first)
-        while self._sizes and self._sizes[0][0] <= self._first:
-            self._size_bytes -= self._sizes.popleft()[1]
+        self._size.trim(self._first)
 
     # A watch that is silent
 

@@ -42,8 +42,8 @@ ENTRY_BYTES_MAX = REQUEST_BYTES_MAX - REQUEST_BYTES
 """A larger entry is not sent: the rest of a request is for the keys, and for the entries of other groups."""
 
 DATABASE_BYTES_MAX = 4 << 30
-"""With a larger database than this, only the engine's own commands are written, without which nothing could be
-flushed and trimmed: at its own limit, twice as far, etcd cannot even be trimmed."""
+"""With a larger database than this, clients must wait, and only the engine writes its own commands, which let
+it flush and trim the log. At its own limit, which is twice as large, etcd cannot even be trimmed."""
 
 ENTRIES_MAX = 60
 """How many entries a transaction may have: two keys for each, and etcd takes 128 in all."""
