@@ -27,7 +27,7 @@ SETTINGS = {
     "cold.s3_secret_access_key": SECRET_ACCESS_KEY,
     "cold.flush_size": "64KiB",
     "cold.flush_interval": "1s",
-    "cluster.log_bytes": "128KiB",
+    "cluster.log_bytes": "32KiB",
 }
 """Flushes happen every second, and with them the log is trimmed."""
 
