@@ -20,8 +20,11 @@ OF_THIS_MACHINE = (
     "etcd does not answer",
     "etcd answers again",
     "is silent: following",
+    "the clock of this node jumped ahead",
+    "the clock of this node is still being compared",
 )
-"""Warnings of the version of the tests' etcd, and of members that a busy machine has held up for seconds."""
+"""Warnings of the version of the tests' etcd, of members that a busy machine has held up for seconds, and of
+clocks that tests have moved."""
 
 
 def any_server(
@@ -80,10 +83,11 @@ class SpreadServer(Server):
             node.wait_until_in_cluster()
 
     def pass_time(self, seconds: float) -> None:
-        """Move the clocks of all nodes forward."""
+        """Move the clocks of all nodes forward, and wait until they have compared them."""
         self._passed_seconds += seconds
         for node in self.nodes:
             node.pass_time(seconds)
+        self.wait_until_ready()
 
     @property
     def log(self) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ursula.cluster.clock_check import AHEAD_SECONDS_MAX, ClockCheck
+from ursula.cluster.clock_check import AHEAD_SECONDS_MAX, DOUBTED_EXCHANGES, ClockCheck
 from ursula.engine.status.cluster_status import NodeReport
 
 SECOND = 1_000_000
@@ -130,7 +130,73 @@ def test_a_clock_that_was_set_right_is_trusted_again() -> None:
 def test_a_clock_that_is_right_is_not_even_doubted() -> None:
     simulation = Simulation([0.3, 0, 0])
     simulation.run(3)
-    assert not simulation.nodes[0].check.is_doubtful
-    late = Simulation([60, 0, 0])
-    late.run(3)
-    assert late.nodes[0].check.is_doubtful
+    assert not simulation.nodes[0].check.is_doubted
+    late = Simulation([60, 0, 0]).nodes[0].check
+    assert late.is_doubted
+
+
+@pytest.mark.parametrize("seconds", [3, 60])
+def test_a_clock_that_jumps_ahead_is_doubted_at_once_and_until_it_is_proven_wrong(seconds: float) -> None:
+    simulation = Simulation([0, 0, 0])
+    simulation.run(10)
+    check = simulation.nodes[0].check
+    check.look()
+    assert not check.is_doubted
+    simulation.nodes[0].wrong_seconds = seconds
+    check.look()
+    assert check.is_doubted
+
+    def is_never_trusted() -> None:
+        assert check.is_doubted or check.problem is not None
+
+    simulation.run(30, is_never_trusted)
+    assert not check.is_doubted
+    assert simulation.accused() == [0]
+
+
+def test_a_clock_that_jumps_ahead_with_all_others_is_soon_trusted() -> None:
+    simulation = Simulation([0, 0, 0])
+    simulation.run(10)
+    for node in simulation.nodes:
+        node.wrong_seconds = 60
+        node.check.look()
+    assert all(node.check.is_doubted for node in simulation.nodes)
+    simulation.run(3)
+    assert not any(node.check.is_doubted for node in simulation.nodes)
+    assert simulation.accused() == []
+
+
+@pytest.mark.parametrize("seconds", [1.9, -1, -60])
+def test_a_clock_that_is_set_back_or_a_little_ahead_is_not_doubted(seconds: float) -> None:
+    simulation = Simulation([0, 0, 0])
+    simulation.run(10)
+    simulation.nodes[0].wrong_seconds = seconds
+    simulation.nodes[0].check.look()
+    assert not simulation.nodes[0].check.is_doubted
+
+
+def test_a_wrong_clock_that_is_not_set_back_far_enough_is_never_trusted_meanwhile() -> None:
+    simulation = Simulation([60, 0, 0])
+    simulation.run(10)
+    assert simulation.accused() == [0]
+    simulation.nodes[0].wrong_seconds = 30
+    check = simulation.nodes[0].check
+    check.look()
+
+    def is_never_trusted() -> None:
+        assert check.is_doubted or check.problem is not None
+
+    simulation.run(10, is_never_trusted)
+    assert simulation.accused() == [0]
+
+
+def test_a_doubt_ends_although_the_others_are_silent() -> None:
+    simulation = Simulation([0, 0, 0])
+    simulation.run(10)
+    node, silent = simulation.nodes[0], simulation.published
+    node.wrong_seconds = 60
+    node.check.look()
+    for _ in range(DOUBTED_EXCHANGES):
+        assert node.check.is_doubted
+        node.check.note(silent)
+    assert not node.check.is_doubted

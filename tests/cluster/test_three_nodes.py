@@ -29,8 +29,12 @@ On a quiet machine it is two seconds."""
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ClusterNode]]:
-    """A cluster for all tests of this file; each test leaves all nodes running."""
-    with three_nodes(tmp_path_factory.mktemp("cluster"), cold__flush_size="64KiB") as nodes:
+    """A cluster for all tests of this file; each test leaves all nodes running.
+
+    Its live reads end only if a node ends them, and idle ones are silent.
+    """
+    settings = {"cold__flush_size": "64KiB", "http__sse_cycle": "10m", "http__sse_heartbeat": "10m"}
+    with three_nodes(tmp_path_factory.mktemp("cluster"), **settings) as nodes:
         assert httpx.put(f"{nodes[0].url}/shared").status_code == 201
         yield nodes
 

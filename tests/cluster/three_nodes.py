@@ -30,8 +30,12 @@ class ClusterNode(Server):
         *,
         prefix: tuple[str, ...] = (),
         movable_clock: bool = False,
+        kept_log_bytes: int | None = None,
     ) -> None:
-        """`addresses` are those of all nodes, as host:port, in the order of their numbers."""
+        """`addresses` are those of all nodes, as host:port, in the order of their numbers.
+
+        With `kept_log_bytes`, trimming leaves only so many bytes of the recent log.
+        """
         self.number = number
         own = addresses[number - 1]
         self.address = own
@@ -50,6 +54,8 @@ class ClusterNode(Server):
             prefix=prefix,
             movable_clock=movable_clock,
         )
+        if kept_log_bytes is not None:
+            self._environment |= {"URSULA_TEST_KEPT_BYTES": str(kept_log_bytes), "URSULA_TESTING": "1"}
         self.earlier_lines: list[str] = []
 
     def start(self, ready: bool = True) -> Self:

@@ -34,6 +34,11 @@ class KnownPeers(Peers):
         super().__init__()
         self._cluster = cluster
         self._number = number
+        self.is_clock_wrong = False
+
+    @property
+    def write_problem(self) -> str | None:
+        return "the clock is wrong" if self.is_clock_wrong else None
 
     def samples(self, group: int) -> dict[str, list[Sample]]:
         others = [node for node in self._cluster.nodes.values() if node.number != self._number]

@@ -584,6 +584,23 @@ async def test_a_node_that_is_too_old_lets_nothing_be_written(tmp_path: Path) ->
         assert isinstance(await node.group.propose_and_wait(create()), Created)
 
 
+async def test_a_time_that_nothing_was_written_with_is_forgotten_once_the_clock_is_right(
+    tmp_path: Path,
+) -> None:
+    async with cluster_of(1, tmp_path) as cluster:
+        node = cluster.nodes[0]
+        await node.group.propose_and_wait(create(ttl_seconds=60))
+        node.peers.is_clock_wrong = True
+        cluster.clock.pass_seconds(3600)
+        refused = await node.group.propose_and_wait(append(b"too early"))
+        assert refused == Unavailable("the clock is wrong")
+        node.peers.is_clock_wrong = False
+        cluster.clock.pass_seconds(-3600)
+        await node.group.propose_and_wait(create("other"))
+        assert node.group.state.at < cluster.clock() + 60 * SECOND
+        assert isinstance(await node.group.propose_and_wait(append(b"in time")), Appended)
+
+
 async def test_a_late_cut_of_a_failed_flush_is_not_taken_for_that_of_the_next(tmp_path: Path) -> None:
     async with cluster_of(1, tmp_path) as cluster:
         node, flusher = cluster.nodes[0], cluster.nodes[0].flushers[0]

@@ -122,37 +122,30 @@ def test_a_log_without_its_identity(tmp_path: Path) -> None:
     assert "ursula.json" in refused(Server(folder))
 
 
+@pytest.mark.parametrize("name", ["URSULA_TEST_CLOCK", "URSULA_TEST_KEPT_BYTES"])
 @pytest.mark.parametrize(
     ("environ", "words"),
     [
         ({}, "only for tests"),
         ({"URSULA_TESTING": "yes"}, "only for tests"),
-        ({"URSULA_TESTING": "1"}, "does not contain a number of seconds"),
+        ({"URSULA_TESTING": "1"}, "a number of"),
     ],
 )
-def test_a_clock_that_can_be_moved_is_only_for_tests(
-    tmp_path: Path, environ: dict[str, str], words: str
+def test_what_only_tests_may_change_is_refused_to_others(
+    tmp_path: Path, name: str, environ: dict[str, str], words: str
 ) -> None:
-    (tmp_path / "clock").write_text("soon")
+    (tmp_path / "soon").write_text("soon")
+    command = [sys.executable, "-m", "ursula", "serve", "--listen", "127.0.0.1:0"]
     ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "ursula",
-            "serve",
-            "--data-dir",
-            str(tmp_path / "data"),
-            "--listen",
-            "127.0.0.1:0",
-        ],
-        env={**os.environ, "URSULA_TEST_CLOCK": str(tmp_path / "clock"), **environ},
+        [*command, "--data-dir", str(tmp_path / "data")],
+        env={**os.environ, name: str(tmp_path / "soon"), **environ},
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert ran.returncode == 1
     (line,) = ran.stderr.splitlines()
-    assert line.startswith("ursula: URSULA_TEST_CLOCK")
+    assert line.startswith(f"ursula: {name}")
     assert words in line
     assert not (tmp_path / "data").exists()
 

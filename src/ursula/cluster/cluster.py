@@ -21,7 +21,7 @@ from ..engine.start.data_folder import FORMAT, Identity
 from ..engine.start.heartbeat import place_of
 from ..engine.status.cluster_status import GroupReport, MemberCalls, NodeReport, RaftMember, TransferProblem
 from ..etcd.client import EtcdRefused, EtcdUnavailable
-from ..log.etcd.log import EtcdLog, EtcdLogs
+from ..log.etcd.log import KEPT_BYTES, EtcdLog, EtcdLogs
 from ..log.interface import LogUnavailable
 from ..model.codec.entry import ENTRY_VERSION
 from .clock_check import ClockCheck
@@ -50,13 +50,22 @@ class Cluster:
     """A node's part in a cluster, from its start to its end."""
 
     def __init__(
-        self, server: ServerSettings, cluster: ClusterSettings, store: Store, clock: Clock = system_clock
+        self,
+        server: ServerSettings,
+        cluster: ClusterSettings,
+        store: Store,
+        clock: Clock = system_clock,
+        kept_bytes: int | None = None,
     ) -> None:
-        """Raises ClusterRefused if this machine or the settings do not allow it."""
+        """Raises ClusterRefused if this machine or the settings do not allow it.
+
+        `kept_bytes` is how much of the recent log stays when it is trimmed; None stands for the usual amount.
+        """
         self._server = server
         self._settings = cluster
         self._store = store
         self._clock = clock
+        self._kept_bytes = KEPT_BYTES if kept_bytes is None else kept_bytes
         self._clocks = ClockCheck(server.node_id, clock)
         folder = EtcdFolder(server.data_dir / "etcd")
         settings = member_settings(server, cluster)
@@ -95,6 +104,7 @@ class Cluster:
             newest.generation,
             self._node,
             log_bytes_max=self._settings.log_bytes,
+            kept_bytes=self._kept_bytes,
         )
         await self._until_done(lambda: self._enter_log(logs, generations), "etcd")
         self._logs = logs

@@ -7,7 +7,6 @@ own that stays: a node that is down during an upgrade must be able to read the l
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 import msgspec
@@ -23,10 +22,10 @@ from .clock_check import ClockCheck
 PUBLISH_SECONDS = 1.0
 PAUSE_RATIO_MIN = 0.7
 """Nodes publish at random intervals: in lockstep, each would always read old reports."""
-DOUBT_SECONDS_MAX = 5.0
+DOUBT_SECONDS = 0.5
+"""How often it looks while its own clock is in doubt."""
 
 logger = logging.getLogger(__name__)
-
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(NodeReport).decode
@@ -77,29 +76,41 @@ class Presence(Peers):
         )
         return next(filter(None, failures), None)
 
+    @property
+    def write_problem(self) -> str | None:
+        """Why this node must not write to the log for now: its clock is wrong, or has just jumped ahead."""
+        self._clocks.look()
+        if self._clocks.is_doubted:
+            return "the clock of this node is still being compared with those of the other nodes: retry"
+        return self._clocks.problem
+
     async def wait_for_clock_check(self) -> None:
         """Exchange reports until this clock cannot be far ahead of the others, or is proven to be."""
-        give_up_at = time.monotonic() + DOUBT_SECONDS_MAX
-        while self._clocks.is_doubtful and self.write_problem is None and time.monotonic() < give_up_at:
-            await asyncio.sleep(PUBLISH_SECONDS / 2)
+        while self._clocks.is_doubted:
+            await asyncio.sleep(DOUBT_SECONDS)
             await self.exchange()
 
-    def _note_clock_problem(self) -> None:
-        problem = self._clocks.problem
-        if problem is not None and self.write_problem is None:
-            logger.error("this node writes nothing: %s", problem)
-        elif problem is None and self.write_problem is not None:
-            logger.info("the clock of this node is right again")
-        self.write_problem = problem
+    def _note_reports(self, reports: dict[int, NodeReport]) -> None:
+        """Compare the clocks, and say what is known now."""
+        self.nodes = reports
+        clocks = self._clocks
+        had_problem, was_doubted = clocks.problem is not None, clocks.is_doubted
+        clocks.note(reports)
+        if clocks.problem is None:
+            if had_problem or (was_doubted and not clocks.is_doubted):
+                logger.info("the clock of this node is right")
+        elif not had_problem:
+            logger.error("this node writes nothing: %s", clocks.problem)
 
     async def run(self) -> None:
-        """Publish and read every second, until cancelled."""
+        """Publish and read every second, until cancelled; more often while the own clock is in doubt."""
         while True:
             try:
                 await self.exchange()
             except (EtcdUnavailable, EtcdRefused) as error:
                 logger.debug("this node's report was not published: %s", error)
-            await asyncio.sleep(random.uniform(PAUSE_RATIO_MIN, 1.0) * PUBLISH_SECONDS)
+            seconds = DOUBT_SECONDS if self._clocks.is_doubted else PUBLISH_SECONDS
+            await asyncio.sleep(random.uniform(PAUSE_RATIO_MIN, 1.0) * seconds)
 
     async def exchange(self) -> None:
         """Publish this node's report, and read those of all nodes."""
@@ -132,9 +143,7 @@ class Presence(Peers):
                 logger.debug("the report of a node cannot be read: %s", error)
                 continue
             found[published.node_id] = published
-        self.nodes = found
-        self._clocks.note(found)
-        self._note_clock_problem()
+        self._note_reports(found)
         versions_read = [one.entry_version for one in found.values()]
         versions_read += self._versions_of_members(published_versions.response_range.kvs)
         self.entry_version = min([report.entry_version, *versions_read])

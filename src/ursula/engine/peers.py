@@ -24,8 +24,14 @@ class Peers:
     def __init__(self) -> None:
         self.entry_version = ENTRY_VERSION
         """The highest version of log entries that every node reads: entries are written in it."""
-        self.write_problem: str | None = None
-        """Why this node must not write to the log for now."""
+
+    @property
+    def write_problem(self) -> str | None:
+        """Why this node must not write to the log for now.
+
+        Whoever wants to write asks after looking at the clock, since the clock may just have jumped.
+        """
+        return None
 
     def samples(self, group: int) -> Mapping[str, Sequence[Sample]]:
         """The newest samples of a group on the other nodes, by the name of the node."""

@@ -52,6 +52,9 @@ SPARE_FILES = 256
 TEST_CLOCK = "URSULA_TEST_CLOCK"
 """The environment variable with the file by which tests move the clock of a server. It is not a setting."""
 
+TEST_KEPT_BYTES = "URSULA_TEST_KEPT_BYTES"
+"""The environment variable by which tests have a cluster keep fewer recent entries. It is not a setting."""
+
 MakeApp = Callable[["Cluster | None"], tuple[Node, App]]
 """Makes the node and its HTTP side, once it is known which cluster the node belongs to."""
 
@@ -65,7 +68,7 @@ def run(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> int:
-    clock = clock_of(os.environ)
+    clock, kept_bytes = clock_of(os.environ), kept_bytes_of(os.environ)
     log = settings.server.log
     try:
         is_member = log is LogKind.ETCD
@@ -73,11 +76,15 @@ async def _serve(settings: Settings) -> int:
     except FolderRefused as error:
         raise StartRefused(str(error)) from None
     with listen(settings.server.listen) as listener:
-        return await _serve_on(listener, settings, clock, folder)
+        return await _serve_on(listener, settings, clock, folder, kept_bytes)
 
 
 async def _serve_on(
-    listener: socket.socket, settings: Settings, clock: Clock, folder: DataFolder | None
+    listener: socket.socket,
+    settings: Settings,
+    clock: Clock,
+    folder: DataFolder | None,
+    kept_bytes: int | None,
 ) -> int:
     log = settings.server.log
     connections_max = _clamp_connections(settings.limits.connections)
@@ -127,7 +134,8 @@ async def _serve_on(
     server = _Server(settings, clock, wire, asyncio.create_task(stopping.wait()))
     if folder is None or store is None or log is not LogKind.ETCD:
         return await server.run(*make_app(None))
-    return await server.run_member(open_cluster(settings, store, clock), folder, make_app)
+    cluster = open_cluster(settings, store, clock, kept_bytes)
+    return await server.run_member(cluster, folder, make_app)
 
 
 class _Server:
@@ -216,7 +224,7 @@ class _Server:
         return 1
 
 
-def open_cluster(settings: Settings, store: Store, clock: Clock) -> "Cluster":
+def open_cluster(settings: Settings, store: Store, clock: Clock, kept_bytes: int | None = None) -> "Cluster":
     """This node's part in its cluster; raises StartRefused if that is impossible on this machine."""
     try:
         from ..cluster.cluster import Cluster
@@ -225,7 +233,7 @@ def open_cluster(settings: Settings, store: Store, clock: Clock) -> "Cluster":
             f"a cluster needs {error.name}, which is not installed: {how_to_install('cluster')}"
         ) from None
     try:
-        return Cluster(settings.server, settings.cluster, store, clock)
+        return Cluster(settings.server, settings.cluster, store, clock, kept_bytes)
     except ClusterRefused as error:
         raise StartRefused(str(error)) from None
 
@@ -235,17 +243,33 @@ def clock_of(environ: Mapping[str, str]) -> Clock:
     path = environ.get(TEST_CLOCK)
     if path is None:
         return system_clock
-    if environ.get("URSULA_TESTING") != "1":
-        raise StartRefused(
-            f"{TEST_CLOCK} is set, which moves the clock and is only for tests of Ursula itself: "
-            "unset it (the tests set URSULA_TESTING=1 too)"
-        )
+    _check_is_test(environ, TEST_CLOCK, "moves the clock")
     try:
         clock = MovableClock(Path(path))
     except (OSError, ValueError) as error:
         raise StartRefused(f"{TEST_CLOCK}={path} does not contain a number of seconds: {error}") from None
     logger.warning("a test controls the clock: %s=%s", TEST_CLOCK, path)
     return clock
+
+
+def kept_bytes_of(environ: Mapping[str, str]) -> int | None:
+    """How many bytes of recent entries our own tests have a log keep; None as usual. Raises StartRefused."""
+    text = environ.get(TEST_KEPT_BYTES)
+    if text is None:
+        return None
+    _check_is_test(environ, TEST_KEPT_BYTES, "shortens the log of a cluster")
+    if not (text.isascii() and text.isdigit()):
+        raise StartRefused(f"{TEST_KEPT_BYTES}={text} is not a number of bytes")
+    logger.warning("a test shortens the log of the cluster: %s=%s", TEST_KEPT_BYTES, text)
+    return int(text)
+
+
+def _check_is_test(environ: Mapping[str, str], name: str, effect: str) -> None:
+    if environ.get("URSULA_TESTING") != "1":
+        raise StartRefused(
+            f"{name} is set, which {effect} and is only for tests of Ursula itself: "
+            "unset it (the tests set URSULA_TESTING=1 too)"
+        )
 
 
 def services_of(

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from random import Random
 
@@ -18,6 +18,7 @@ Fault = Callable[[ClusterNode], None]
 SLOW_KINDS_MAX = 9 if IS_LONG else 3
 """How many kinds that take long happen in a round."""
 
+FREEZE_SECONDS = 8.0
 LONG_FREEZE_SECONDS = 40.0
 LEASE_SECONDS = 5.0
 """After this another node is the keeper."""
@@ -99,15 +100,15 @@ class Faults:
 
     def freeze_node(self, node: ClusterNode) -> None:
         """Everything stands still, with all connections open."""
-        self._freeze([node.process.pid, node.etcd], LONG_FREEZE_SECONDS if self._is_long_one() else 8)
+        self._freeze([node.process.pid, node.etcd], self._freeze_seconds())
 
     def freeze_etcd(self, node: ClusterNode) -> None:
         """Its etcd stands still."""
-        self._freeze([node.etcd], LONG_FREEZE_SECONDS if self._is_long_one() else 3)
+        self._freeze([node.etcd], self._freeze_seconds())
 
     def freeze_server(self, node: ClusterNode) -> None:
         """The server stands still, and its etcd goes on."""
-        self._freeze([node.process.pid], LONG_FREEZE_SECONDS if self._is_long_one() else 3)
+        self._freeze([node.process.pid], self._freeze_seconds())
 
     def freeze_keeper_in_flush(self, node: ClusterNode) -> None:
         """The keeper stands still while it writes to the store, until after another one has taken over."""
@@ -212,23 +213,20 @@ class Faults:
     def start_with_wrong_clock(self, node: ClusterNode) -> None:
         """It starts with a wrong clock, which is set right while it runs."""
         assert node.stop() == 0
-        with self._wrong_clock(node, (-60, -3, -1, 1, 3, 60)):
+        with self._wrong_clock(node):
             node.start(ready=False)
             self._wait(2, 4)
 
     def set_clock(self, node: ClusterNode) -> None:
-        """Its clock is set wrong while it runs, and then right.
-
-        Not far ahead: the node writes that time until the others have seen it, which takes it two seconds.
-        """
-        with self._wrong_clock(node, (-60, -3, -1, 1)):
+        """Its clock is set wrong while it runs, and then right."""
+        with self._wrong_clock(node):
             self._wait(2, 4)
 
     # Helpers
 
     @contextmanager
-    def _wrong_clock(self, node: ClusterNode, offsets: Sequence[int]) -> Iterator[None]:
-        seconds = self._random.choice(offsets)
+    def _wrong_clock(self, node: ClusterNode) -> Iterator[None]:
+        seconds = self._random.choice((-60, -3, -1, 1, 3, 60))
         print(f"its clock is wrong by {seconds} s", flush=True)
         node.pass_time(seconds)
         yield
@@ -248,8 +246,9 @@ class Faults:
         for process in processes:
             os.kill(process, signal.SIGCONT)
 
-    def _is_long_one(self) -> bool:
-        return IS_LONG and self._random.random() < 0.2
+    def _freeze_seconds(self) -> float:
+        is_long_one = IS_LONG and self._random.random() < 0.2
+        return LONG_FREEZE_SECONDS if is_long_one else FREEZE_SECONDS
 
     def _wait(self, least: float, most: float) -> None:
         time.sleep(self._random.uniform(least, most))

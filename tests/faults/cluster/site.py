@@ -13,9 +13,12 @@ from tests.cold.seaweed import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Seaweed
 from tests.faults.cluster.network import STORE_HOST, Network
 from tests.http.raw import Place
 
+from ursula.engine.failures import FELL_BEHIND
+
 NODES = 3
 PORT = 4437
 DISK_BYTES = 1 << 30
+MOUNT_FAILED = 32
 SETTINGS = {
     "cluster.secret": "a secret that is long enough",
     "cold.backend": "s3",
@@ -24,7 +27,9 @@ SETTINGS = {
     "cold.s3_secret_access_key": SECRET_ACCESS_KEY,
     "cold.flush_size": "64KiB",
     "cold.flush_interval": "1s",
+    "cluster.log_bytes": "32KiB",
 }
+"""Flushes happen every second, and with them the log is trimmed."""
 
 
 class Disk:
@@ -37,14 +42,24 @@ class Disk:
 
     def fill(self) -> None:
         """Leave no room, without writing anything."""
-        self._resize((os.statvfs(self._folder).f_blocks - os.statvfs(self._folder).f_bfree) * 4096)
+        while not self._resize(self._used_bytes):
+            pass  # more was written meanwhile
 
     def free(self) -> None:
         """Make room."""
-        self._resize(DISK_BYTES)
+        assert self._resize(DISK_BYTES)
 
-    def _resize(self, size: int) -> None:
-        subprocess.run(["mount", "-o", f"remount,size={size}", str(self._folder)], check=True)
+    @property
+    def _used_bytes(self) -> int:
+        found = os.statvfs(self._folder)
+        return (found.f_blocks - found.f_bfree) * found.f_bsize
+
+    def _resize(self, size: int) -> bool:
+        """Change its size; returns False if it holds more than that."""
+        command = ["mount", "-o", f"remount,size={size}", str(self._folder)]
+        finished = subprocess.run(command, capture_output=True, text=True)
+        assert finished.returncode in (0, MOUNT_FAILED), finished.stderr
+        return finished.returncode == 0
 
 
 class Site(NamedTuple):
@@ -61,6 +76,16 @@ class Site(NamedTuple):
         """Where clients find the nodes, which are not always there."""
         return [Place(self.network.host(node.number), PORT) for node in self.nodes]
 
+    @property
+    def trimmed(self) -> int:
+        """Up to where the log is trimmed, as far as any node knows."""
+        return max(int(status_of(node)["purged_index"]) for node in self.nodes)
+
+    @property
+    def fell_behind(self) -> int:
+        """How often a node lacked entries of the log, and started again from the store."""
+        return sum(FELL_BEHIND in line for node in self.nodes for line in (*node.earlier_lines, *node.lines))
+
 
 @contextmanager
 def site(folder: Path) -> Iterator[Site]:
@@ -73,7 +98,13 @@ def site(folder: Path) -> Iterator[Site]:
         addresses = [f"{network.host(number)}:{PORT}" for number in numbers]
         nodes = [
             ClusterNode(
-                number, addresses, folder, settings, prefix=network.prefix(number), movable_clock=True
+                number,
+                addresses,
+                folder,
+                settings,
+                prefix=network.prefix(number),
+                movable_clock=True,
+                kept_log_bytes=0,
             )
             for number in numbers
         ]

@@ -34,6 +34,7 @@ def test_three_nodes_have_a_history_that_one_server_could_have(
             number += 1
             crowd = Crowd(f"round-{number}", place.addresses, random)
             crowd.begin()
+            trimmed = place.trimmed
             with crowd.working():
                 for event in faults.happen():
                     crowd.look()
@@ -41,7 +42,11 @@ def test_three_nodes_have_a_history_that_one_server_could_have(
             check_replicas(place.nodes)
             crowd.check()
             assert crowd.acknowledged > 200
-            print(f"{crowd.acknowledged} acknowledged appends", flush=True)
+            assert place.trimmed > trimmed, "the log was not trimmed"
+            print(
+                f"{crowd.acknowledged} acknowledged appends; nodes fell behind {place.fell_behind} times",
+                flush=True,
+            )
         last = random.choice(place.nodes)
         last.kill()
         last.wipe()
@@ -49,3 +54,5 @@ def test_three_nodes_have_a_history_that_one_server_could_have(
         last.wait_until_in_cluster()
         check_replicas(place.nodes)
         crowd.check()
+        if IS_LONG:
+            assert place.fell_behind, "no node was ever so far behind that it lacked entries of the log"

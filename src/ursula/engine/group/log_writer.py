@@ -160,10 +160,11 @@ class LogWriter:
         at = self._clock()
         if at <= self._last_at:
             at = self._last_at + 1  # no two batches have the same time: see `find`
-        self._last_at = at
-        if self._peers.write_problem is not None:
-            self.in_flight.append(self._reject(at, first, taken, AppendRetryable(self._peers.write_problem)))
+        problem = self._peers.write_problem  # only now: a clock that has jumped since gave the right time
+        if problem is not None:
+            self.in_flight.append(self._reject(at, first, taken, AppendRetryable(problem)))
             return
+        self._last_at = at  # only now: no later batch has to come after a time that may be wrong
         version = self._peers.entry_version
         if version < entries.ENTRY_VERSION:
             taken = self._expressible(taken, version)
