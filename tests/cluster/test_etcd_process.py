@@ -1,6 +1,7 @@
 """A node's own etcd: it runs while the server runs, and no longer."""
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -11,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -142,6 +144,39 @@ async def test_a_process_that_ignores_a_polite_request_is_killed(monkeypatch: py
     await until(lambda: "ready" in process._output.last_lines())
     await process.stop()
     assert "killed by signal 9" in str(await process.wait())
+
+
+@pytest.mark.anyio
+async def test_an_etcd_whose_server_was_killed_while_it_started_does_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.getpid", lambda: 1)  # the server's, which is no longer the parent
+    monkeypatch.setattr("threading.get_native_id", lambda: 1)
+    process = await EtcdProcess.start(["/bin/echo", "it runs"])
+    await process.wait()
+    assert "it runs" not in process._output.last_lines()
+
+
+@pytest.mark.anyio
+async def test_an_etcd_that_could_not_be_started_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line, start = command(tmp_path / "etcd"), asyncio.create_subprocess_exec
+    problems: list[str | None] = []
+
+    async def start_later(*arguments: Any, **settings: Any) -> asyncio.subprocess.Process:
+        problems.append(supervisor.problem)
+        if len(problems) == 1:
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        return await start(*arguments, **settings)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_later)
+    supervisor = EtcdSupervisor(lambda: line)
+    running = asyncio.create_task(supervisor.run())
+    await until(lambda: (tmp_path / "etcd" / "data" / "member" / "wal").exists())
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert problems == [None, "etcd could not be started: Resource temporarily unavailable"]
 
 
 @pytest.mark.anyio

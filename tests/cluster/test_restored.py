@@ -127,6 +127,25 @@ def test_a_restore_ends_the_log_and_the_nodes_continue_from_it(
     check_continues(nodes, 3)
 
 
+def test_a_node_that_starts_during_a_restore_joins_when_it_is_finished(
+    nodes: list[ClusterNode], tmp_path: Path
+) -> None:
+    store = str(tmp_path / "store")
+    code, said = restore("--from", store, "--take-over", of=nodes[1], kill_at="_begin")
+    assert code == 9, said
+    nodes[2].kill()
+    nodes[2].start(ready=False)
+    wait_for_line(nodes[2], "to generation 2 was begun and not finished")
+    code, said = restore("--from", store, "--take-over", of=nodes[1])
+    assert code == 0, said
+    for node in nodes[:2]:
+        assert node.process.wait(40) == 1
+        node.start(ready=False)
+    for node in nodes:
+        node.wait_until_in_cluster()
+    check_continues(nodes, 2)
+
+
 def test_a_cluster_whose_etcds_are_lost_begins_anew_from_the_store(
     nodes: list[ClusterNode], tmp_path: Path
 ) -> None:

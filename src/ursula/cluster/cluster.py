@@ -94,19 +94,7 @@ class Cluster:
         """
         self._member_task = asyncio.create_task(self.member.run())
         self._tasks = [asyncio.create_task(self._poll_status())]
-        generations = await self._until_done(self._find_generations, "the cluster")
-        newest = generations[-1]
-        if own is not None:
-            self._check_is_not_gone(own.generation, generations)
-        logs = EtcdLogs(
-            self.member.client,
-            self._prefix,
-            newest.generation,
-            self._node,
-            log_bytes_max=self._settings.log_bytes,
-            kept_bytes=self._kept_bytes,
-        )
-        await self._until_done(lambda: self._enter_log(logs, generations), "etcd")
+        logs, newest = await self._until_done(lambda: self._enter(own), "the cluster")
         self._logs = logs
         peers = Presence(
             self.member.client,
@@ -314,6 +302,26 @@ class Cluster:
         if not found:
             raise LogUnavailable(f"node {self._settings.bootstrap_node_id} has not begun the cluster yet")
         return found
+
+    async def _enter(self, own: Identity | None) -> tuple[EtcdLogs, Generation]:
+        """Find the generation that the store is in, and enter its log.
+
+        Each attempt asks the store again: a restore may begin or end meanwhile.
+        """
+        generations = await self._find_generations()
+        newest = generations[-1]
+        if own is not None:
+            self._check_is_not_gone(own.generation, generations)
+        logs = EtcdLogs(
+            self.member.client,
+            self._prefix,
+            newest.generation,
+            self._node,
+            log_bytes_max=self._settings.log_bytes,
+            kept_bytes=self._kept_bytes,
+        )
+        await self._enter_log(logs, generations)
+        return logs, newest
 
     async def _enter_log(self, logs: EtcdLogs, generations: list[Generation]) -> None:
         """Check that the log in etcd is that of the store; the log of a new generation is begun.

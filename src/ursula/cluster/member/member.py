@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from ...etcd.client import EtcdClient, EtcdRefused, EtcdUnavailable
-from ..failures import ClusterRefused
+from ..failures import ClusterRefused, EtcdFailed
 from ..tls import TlsFiles
 from .etcd_folder import EtcdFolder
 from .etcd_process import EtcdProcess, EtcdSupervisor
@@ -66,9 +66,11 @@ class Member:
             while True:
                 process = await self._ensure_member()
                 await self._run_until_removed(process)
-                logger.warning("%s was removed from the cluster, and joins it anew", self._settings.name)
+                logger.warning("%s was removed from the cluster, and joins again", self._settings.name)
                 self.is_voter, self.number = False, None
                 self._folder.move_aside()
+        except OSError as error:
+            raise EtcdFailed(f"cannot use the folder {self._folder.path}: {error.strerror}") from None
         finally:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
