@@ -173,7 +173,7 @@ async def test_an_etcd_that_could_not_be_started_is_started_again(
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start_later)
     supervisor = EtcdSupervisor(lambda: line)
     running = asyncio.create_task(supervisor.run())
-    await until(lambda: (tmp_path / "etcd" / "data" / "member" / "wal").exists())
+    await until((tmp_path / "etcd" / "data" / "member" / "wal").exists)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert problems == [None, "etcd could not be started: Resource temporarily unavailable"]

@@ -140,6 +140,7 @@ def test_a_node_that_starts_during_a_restore_joins_when_it_is_finished(
     assert code == 0, said
     for node in nodes[:2]:
         assert node.process.wait(40) == 1
+        node.kill()
         node.start(ready=False)
     for node in nodes:
         node.wait_until_in_cluster()

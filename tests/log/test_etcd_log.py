@@ -407,13 +407,13 @@ async def test_without_space_every_answer_is_true_and_after_a_defragmentation_th
             nodes = Nodes(members, stack)
             logs = [await nodes.log(kept_bytes=0) for _ in range(5)]
             leader = await leader_of(logs[0])
-            for number in range(8):
+            for number in range(12):
                 await leader.kv.Put(rpc.PutRequest(key=b"other/%d" % number, value=bytes(QUOTA_BYTES // 16)))
             written: list[bytes] = []
 
             async def fill(log: EtcdLog, name: int) -> None:
                 for number in count():
-                    payload = b"%d-%d " % (name, number) + bytes(100_000)
+                    payload = b"%d-%d " % (name, number) + bytes(20_000)  # etcd notices late how much there is
                     await log.append(payload)
                     written.append(payload)
 
