@@ -154,7 +154,7 @@ class CompactsMeanwhile(LosesAnswers):
 
 
 class LateAnswers(LosesAnswers):
-    """A member that answers a read some time after it has read."""
+    """A member that answers a read of the tail some time after it has read."""
 
     def __init__(self, real: EtcdEndpoint) -> None:
         super().__init__(real)
@@ -163,6 +163,8 @@ class LateAnswers(LosesAnswers):
 
     async def Txn(self, request: rpc.TxnRequest, timeout: float) -> rpc.TxnResponse:
         answer = await self._real.kv.Txn(request, timeout=timeout)
+        if is_write(request) or not request.success:
+            return answer
         self.reads += 1
         self.is_read.set()
         await self.may_answer.wait()
@@ -413,7 +415,8 @@ async def test_without_space_every_answer_is_true_and_after_a_defragmentation_th
 
             async def fill(log: EtcdLog, name: int) -> None:
                 for number in count():
-                    payload = b"%d-%d " % (name, number) + bytes(20_000)  # etcd notices late how much there is
+                    # Small, since etcd notices late how much there is.
+                    payload = b"%d-%d " % (name, number) + bytes(20_000)
                     await log.append(payload)
                     written.append(payload)
 
