@@ -1,4 +1,5 @@
 # make serve   a durable stream server on http://127.0.0.1:4437
+# make dev     three nodes on this machine that act as one server, until Ctrl-C
 # make test    everything that must be green before a change goes in
 # make faults  more rounds of kill -9, and the tests again with everything in the store and on three nodes
 # make bench   what it costs, against other servers
@@ -23,12 +24,15 @@ PINS := pyproject.toml constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: install serve test lint faults bench node clean
+.PHONY: install serve dev test lint faults bench node clean
 
 install: .venv/install.stamp
 
 serve: .venv/install.stamp
 	@.venv/bin/ursula serve $(ARGS)
+
+dev: .venv/cluster.stamp .venv/etcd.stamp
+	@URSULA_CLUSTER__ETCD_PATH=.venv/etcd/usr/bin/etcd .venv/bin/ursula dev $(ARGS)
 
 test: lint node .venv/etcd.stamp
 	@scripts/debian-packages util-linux iproute2 chromium
@@ -67,6 +71,10 @@ clean:
 
 .venv/install.stamp: $(PINS) | .venv/bin/python
 	$(PIP) -e .
+	@touch $@
+
+.venv/cluster.stamp: .venv/install.stamp
+	$(PIP) -e '.[cluster]'
 	@touch $@
 
 .venv/test.stamp: .venv/install.stamp

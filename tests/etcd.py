@@ -17,3 +17,12 @@ def free_ports(count: int) -> list[int]:
     with ExitStack() as sockets:
         found = [sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [int(one.getsockname()[1]) for one in found]
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody uses a port on loopback now."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True

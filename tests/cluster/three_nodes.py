@@ -2,7 +2,6 @@
 
 import random
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 import httpx
-from tests.etcd import etcd_path
+from tests.etcd import etcd_path, is_free
 from tests.server import Server
 
 READY_SECONDS_MAX = 120.0
@@ -142,14 +141,6 @@ def free_blocks(count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         port = random.randrange(20_000, 32_000, 4)
-        if port not in found and all(map(_is_free, range(port, port + 3))):
+        if port not in found and all(map(is_free, range(port, port + 3))):
             found.append(port)
     return found
-
-
-def _is_free(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True

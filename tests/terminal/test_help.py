@@ -12,7 +12,7 @@ from ursula.cli import app
 
 STREAM_COMMANDS = ["create", "append", "read", "tail", "head", "close", "delete", "undelete"]
 STREAM_COMMANDS += ["attrs", "snapshot"]
-WITHOUT_A_SERVER = ["serve", "config show", "restore", "inspect"]
+WITHOUT_A_SERVER = ["serve", "config show", "dev", "restore", "inspect"]
 WITHOUT_A_SERVER += ["pipeline verify", "pipeline backup", "pipeline restore"]
 
 

@@ -1,5 +1,6 @@
 """The commands of `ursula` except `serve` and `config`, each in a file of its own name.
 
+- `dev`: a cluster on this machine;
 - `server`: commands that talk to a server, on top of `ursula.client`;
 - `store`: commands that work on a store, without a server;
 - `pipeline`: jobs that Spark runs.
@@ -12,6 +13,7 @@ from collections.abc import Callable
 import typer
 
 from . import pipeline
+from .dev import dev
 from .option_groups import with_option_groups
 from .server import append, attributes, close, create, delete, feed, flush, ls, read, snapshot, undelete
 from .store import inspect, restore
@@ -39,6 +41,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(snapshot.app, name="snapshot", rich_help_panel=STREAMS)
     add(BUCKETS, ls.list_names, "ls")
     add(BUCKETS, feed.feed)
+    add(SERVER, dev.dev)
     add(SERVER, flush.flush)
     add(SERVER, restore.restore)
     add(SERVER, inspect.inspect)

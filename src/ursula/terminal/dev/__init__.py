@@ -1,0 +1,1 @@
+"""`ursula dev`: a whole cluster on one machine, to try it."""
