@@ -87,7 +87,12 @@ ALLOWED = {
         "ursula.engine.status",
         "ursula.model.codec",
     },
-    "cluster/member": {"ursula.cluster", "ursula.etcd", "ursula.cold.objects.fsync"},  # it knows no streams
+    "cluster/member": {  # it knows no streams
+        "ursula.cluster",
+        "ursula.etcd",
+        "ursula.cold.objects.fsync",
+        "ursula.engine.status.cluster_status",
+    },
     "client": {"ursula.client"},
     "spark": {
         "ursula.spark",

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from ursula.cluster.member.member_list import ListedMember
-from ursula.cluster.member.raft_status import MemberStatus, RaftStatus
+from ursula.cluster.member.raft_status import UNKNOWN, MemberStatus, RaftStatus
 from ursula.cluster.readiness import CONTACT_SECONDS_MAX, LAG_ENTRIES_MAX, find_problem
 
 
@@ -30,11 +30,11 @@ def raft(own: int | None, leader: int | None = 5000, leads: int = 2) -> RaftStat
         (raft(5000), 0, {"problem": "killed"}, "this node's etcd does not run: killed"),
         (raft(5000), 0, {"is_voter": False}, "this node's etcd member is not a voter yet"),
         (raft(5000, leads=0), 0, {}, "etcd has no leader"),
-        (None, 0, {}, "etcd has no leader"),
+        (UNKNOWN, 0, {}, "etcd has no leader"),
     ],
 )
 def test_a_problem_is_named(
-    status: RaftStatus | None, silent_seconds: float, given: dict[str, object], problem: str | None
+    status: RaftStatus, silent_seconds: float, given: dict[str, object], problem: str | None
 ) -> None:
     member = SimpleNamespace(**{"number": 1, "is_voter": True, "problem": None, **given})
     found = find_problem(member, status, silent_seconds)

@@ -32,7 +32,7 @@ from .keeper_lease import KeeperLease
 from .member.etcd_folder import EtcdFolder
 from .member.etcd_program import find_program
 from .member.member import Member
-from .member.raft_status import RaftStatus, raft_status, transfer_leader
+from .member.raft_status import UNKNOWN, raft_status, transfer_leader
 from .presence import Presence
 from .readiness import CONTACT_SECONDS_MAX, find_problem
 from .settings import key_prefix, member_settings, tls_files
@@ -80,7 +80,7 @@ class Cluster:
         self._logs: EtcdLogs | None = None
         self._presence: Presence | None = None
         self._group_reports: Callable[[], list[GroupReport]] = list
-        self.raft: RaftStatus | None = None
+        self.raft = UNKNOWN
         """What etcd's members last said of themselves."""
         self._tasks: list[asyncio.Task[None]] = []
         self._member_task: asyncio.Task[None] | None = None
@@ -103,7 +103,7 @@ class Cluster:
             self._report,
             self._clocks,
             versions_prefix=f"{self._prefix}versions/",
-            members=self._members,
+            members=lambda: self.raft.nodes,
         )
         self._presence = peers
         claiming = self.role.run(f"{logs.keys.prefix}keeper".encode())
@@ -170,12 +170,12 @@ class Cluster:
     @property
     def leader(self) -> int | None:
         """The number of the node whose member leads, if there is one."""
-        return None if self.raft is None else self._node_of(self.raft.leader)
+        return self.raft.leader_node
 
     @property
     def term(self) -> int:
         """How often a leader was elected; 0 if that is unknown."""
-        return 0 if self.raft is None else self.raft.term
+        return self.raft.term
 
     @property
     def is_leader(self) -> bool:
@@ -210,22 +210,12 @@ class Cluster:
     @property
     def membership(self) -> dict[str, list[int]]:
         """The nodes whose members vote, and those whose members only follow."""
-        voters, learners = ([], []) if self.raft is None else (self.raft.voters, self.raft.learners)
-        kinds = {"voters": voters, "learners": learners}
-        return {
-            kind: sorted(node for one in members if (node := self._node_of(one.member.number)) is not None)
-            for kind, members in kinds.items()
-        }
+        return self.raft.membership
 
     @property
     def raft_members(self) -> dict[int, RaftMember]:
         """How far the etcd members are that answer, by the number of their node."""
-        found = {}
-        for one in () if self.raft is None else self.raft.members:
-            node = self._node_of(one.member.number)
-            if node is not None and one.raft_index is not None:
-                found[node] = RaftMember(one.raft_index, one.applied_index or 0, one.database_bytes or 0)
-        return found
+        return self.raft.progress
 
     @property
     def member_calls(self) -> list[MemberCalls]:
@@ -247,7 +237,7 @@ class Cluster:
 
     async def transfer_leader(self, node: int | None) -> TransferProblem | None:
         """Transfer leadership to a node, or to any other node; returns why that failed."""
-        voters = self._voters()
+        voters = self.raft.candidates
         if node is not None and node not in voters:
             return TransferProblem(f"node {node} has no voting member that answers", is_request=True)
         if node is not None and node == self.leader:
@@ -262,39 +252,14 @@ class Cluster:
         await self._ask_members()
         return None
 
-    def _voters(self) -> dict[int, int]:
-        """The members that could lead, by node number; the most up-to-date one first."""
-        voters = [] if self.raft is None else self.raft.voters
-        voters = sorted(voters, key=lambda one: one.raft_index or 0, reverse=True)
-        found = ((self._node_of(one.member.number), one) for one in voters)
-        return {
-            node: one.member.number for node, one in found if node is not None and one.version is not None
-        }
-
-    def _members(self) -> set[int] | None:
-        """The nodes that have a member, running or not; None while one has no name, since it never ran."""
-        found = [self._node_of(one.member.number) for one in (() if self.raft is None else self.raft.members)]
-        known = {node for node in found if node is not None}
-        return known if known and len(known) == len(found) else None
-
-    def _node_of(self, member: int) -> int | None:
-        """The node that a member belongs to: its name has the number."""
-        for one in () if self.raft is None else self.raft.members:
-            if one.member.number == member and one.member.name.startswith("node-"):
-                return int(one.member.name.removeprefix("node-"))
-        return None
-
     # Joining
 
     async def _may_begin(self, attempt: str) -> bool:
         """Whether an etcd begins here."""
         name, groups = self._settings.name, self._settings.groups
-        while True:
-            try:
-                return await may_begin_etcd(self._store, attempt, name, groups, self._clock())
-            except StoreUnavailable as error:
-                self._wait_for("the store", error)
-                await asyncio.sleep(RETRY_SECONDS)
+        return await self._until_done(
+            lambda: may_begin_etcd(self._store, attempt, name, groups, self._clock()), "the store"
+        )
 
     async def _find_generations(self) -> list[Generation]:
         """What the store says: the first node of the cluster has written it before its member began."""
@@ -411,7 +376,7 @@ class Cluster:
     async def _ask_members(self) -> None:
         """Ask etcd's members how they are."""
         found = await raft_status(self.member.client)
-        self.raft = found if found is not None or self.raft is None else self.raft.unanswered
+        self.raft = found or self.raft.unanswered
 
     async def _poll_status(self) -> None:
         """Ask etcd's members how they are, until cancelled."""

@@ -25,7 +25,7 @@ class OwnMember(Protocol):
         """Why its etcd does not run."""
 
 
-def find_problem(member: OwnMember, raft: RaftStatus | None, silent_seconds: float) -> str | None:
+def find_problem(member: OwnMember, raft: RaftStatus, silent_seconds: float) -> str | None:
     """Why a node is not a ready part of the cluster; no majority has answered for `silent_seconds`."""
     if silent_seconds > CONTACT_SECONDS_MAX:
         return f"etcd has not answered for {silent_seconds:.0f} s"
@@ -33,7 +33,7 @@ def find_problem(member: OwnMember, raft: RaftStatus | None, silent_seconds: flo
         return f"this node's etcd does not run: {member.problem}"
     if not member.is_voter:
         return "this node's etcd member is not a voter yet"
-    if raft is None or not raft.leader:
+    if not raft.leader:
         return "etcd has no leader"
     return _find_lag(raft, member.number)
 

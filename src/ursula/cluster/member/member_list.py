@@ -20,6 +20,14 @@ CHANGE_SECONDS = 2.0
 """etcd drops a change that is proposed while another one is under way, and then never answers."""
 
 
+_NAME_PREFIX = "node-"
+
+
+def member_name(node_id: int) -> str:
+    """The name of a node's member, which has its number."""
+    return f"{_NAME_PREFIX}{node_id}"
+
+
 class ChangeRefused(Exception):
     """The members were not changed, as far as is known; the text is etcd's."""
 
@@ -34,6 +42,12 @@ class ListedMember:
     addresses: tuple[str, ...]
     """Where clients reach it, as host:port."""
     is_learner: bool
+
+    @property
+    def node_id(self) -> int | None:
+        """The node that it belongs to; None while it has no name."""
+        number = self.name.removeprefix(_NAME_PREFIX)
+        return int(number) if self.name.startswith(_NAME_PREFIX) and number.isdigit() else None
 
     def __str__(self) -> str:
         return f"{self.name or 'a member that never ran'} ({', '.join(self.peer_urls)})"

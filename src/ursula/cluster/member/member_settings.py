@@ -9,7 +9,7 @@ from ..failures import ClusterRefused
 from ..tls import TlsFiles
 from .etcd_folder import EtcdFolder
 from .etcd_program import EtcdProgram
-from .member_list import MemberList
+from .member_list import MemberList, member_name
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class MemberSettings:
     @property
     def name(self) -> str:
         """The name of the member."""
-        return f"node-{self.node_id}"
+        return member_name(self.node_id)
 
     @property
     def address(self) -> str:

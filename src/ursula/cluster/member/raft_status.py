@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 from aetcd import rpc
 
+from ...engine.status.cluster_status import RaftMember
 from ...etcd.client import PAUSE_SECONDS, EtcdClient, EtcdRefused, EtcdUnavailable
 from .member_list import ListedMember, list_without_majority
 
@@ -44,10 +45,54 @@ class RaftStatus:
         return [one for one in self.members if one.member.is_learner]
 
     @property
+    def leader_node(self) -> int | None:
+        """The number of the node whose member leads, if there is one."""
+        return next((one.member.node_id for one in self.members if one.member.number == self.leader), None)
+
+    @property
+    def nodes(self) -> set[int] | None:
+        """The nodes that have a member, running or not; None while one has no name, since it never ran."""
+        found = [one.member.node_id for one in self.members]
+        known = {node for node in found if node is not None}
+        return known if known and len(known) == len(found) else None
+
+    @property
+    def membership(self) -> dict[str, list[int]]:
+        """The nodes whose members vote, and those whose members only follow."""
+        kinds = {"voters": self.voters, "learners": self.learners}
+        return {
+            kind: sorted(one.member.node_id for one in members if one.member.node_id is not None)
+            for kind, members in kinds.items()
+        }
+
+    @property
+    def progress(self) -> dict[int, RaftMember]:
+        """How far the members are that answer, by the number of their node."""
+        return {
+            one.member.node_id: RaftMember(one.raft_index, one.applied_index or 0, one.database_bytes or 0)
+            for one in self.members
+            if one.member.node_id is not None and one.raft_index is not None
+        }
+
+    @property
+    def candidates(self) -> dict[int, int]:
+        """The members that could lead, by node number; the most up-to-date one first."""
+        voters = sorted(self.voters, key=lambda one: one.raft_index or 0, reverse=True)
+        return {
+            one.member.node_id: one.member.number
+            for one in voters
+            if one.member.node_id is not None and one.version is not None
+        }
+
+    @property
     def unanswered(self) -> "RaftStatus":
         """What remains known when no member answers any more: who the members are."""
         members = (MemberStatus(one.member, None, None, None, None) for one in self.members)
         return replace(self, leader=0, members=tuple(members))
+
+
+UNKNOWN = RaftStatus(0, 0, ())
+"""The status before any member has answered."""
 
 
 async def raft_status(client: EtcdClient) -> RaftStatus | None:
