@@ -192,7 +192,7 @@ def _run(command: list[str], seconds: float) -> str:
         raise Failed(f"{program} did not end") from None
     if done.returncode != 0:
         lines = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()
-        raise Failed(f"{program}: {lines[-1]}")
+        raise Failed(f"{program}: {lines[0]}")  # a backtrace may follow
     return done.stdout
 
 

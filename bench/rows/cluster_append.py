@@ -1,9 +1,12 @@
 """Durable appends on three nodes: with the writers on all of them, and with all on one."""
 
+from collections.abc import Sequence
+
+from ..failure import Failed
 from ..load import multi_stream
 from ..results import Row
 from ..rounds import WARM_UP_SECONDS, Plan
-from ..servers import Kind
+from ..servers import Kind, Server
 from ..three_nodes import THREE_OURS, THREE_RUST, three_nodes
 
 STREAMS = 100
@@ -21,7 +24,7 @@ def measure(plan: Plan) -> list[Row]:
 
     def once(kind: Kind) -> None:
         with three_nodes(kind) as (_, servers):
-            multi_stream(servers, STREAMS, WARM_UP_SECONDS, "warm")
+            _warm_up(servers)
             before = sum(server.process.cpu_seconds() for server in servers)
             result = multi_stream(servers, STREAMS, plan.seconds, "spread")
             used = sum(server.process.cpu_seconds() for server in servers) - before
@@ -39,3 +42,15 @@ def measure(plan: Plan) -> list[Row]:
     row.growth_at_least(one, 1.5, speed, "writers on all nodes")
     row.never(failed)
     return [row]
+
+
+def _warm_up(servers: Sequence[Server]) -> None:
+    """Load the nodes for a moment. Some may still be electing leaders, and then the load is tried again."""
+    for attempt in range(servers[0].kind.tries):
+        try:
+            multi_stream(servers, STREAMS, WARM_UP_SECONDS, f"warm{attempt}")
+        except Failed:
+            if attempt + 1 == servers[0].kind.tries:
+                raise
+        else:
+            return
