@@ -1,6 +1,8 @@
 """Durable appends on three nodes: with the writers on all of them, and with all on one."""
 
+import time
 from collections.abc import Sequence
+from itertools import count
 
 from ..failure import Failed
 from ..load import multi_stream
@@ -10,6 +12,8 @@ from ..servers import Kind, Server
 from ..three_nodes import THREE_OURS, THREE_RUST, three_nodes
 
 STREAMS = 100
+ELECTION_SECONDS_MAX = 30.0
+RETRY_SECONDS = 0.5
 
 
 def measure(plan: Plan) -> list[Row]:
@@ -45,12 +49,13 @@ def measure(plan: Plan) -> list[Row]:
 
 
 def _warm_up(servers: Sequence[Server]) -> None:
-    """Load the nodes for a moment. Some may still be electing leaders, and then the load is tried again."""
-    for attempt in range(servers[0].kind.tries):
+    """Load the nodes for a moment. Some groups may still elect a leader, and then the load is tried again."""
+    give_up_at = time.monotonic() + ELECTION_SECONDS_MAX
+    for attempt in count():
         try:
             multi_stream(servers, STREAMS, WARM_UP_SECONDS, f"warm{attempt}")
-        except Failed:
-            if attempt + 1 == servers[0].kind.tries:
-                raise
-        else:
             return
+        except Failed:
+            if time.monotonic() > give_up_at:
+                raise
+            time.sleep(RETRY_SECONDS)
