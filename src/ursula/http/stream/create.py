@@ -31,9 +31,8 @@ async def create_stream(exchange: Exchange) -> None:
     content_type = headers.get("content-type") or None
     json_problem = None
     if fork is not None and not exchange.group.is_current:
-        await (
-            exchange.group.current()
-        )  # another node may have created the source, perhaps for the second time
+        # Another node may have created the source, perhaps for the second time.
+        await exchange.group.current()
     if content_type is None and fork is not None and body:
         source = exchange.group.describe(target.bucket, fork.source)
         if not isinstance(source, Refused):
