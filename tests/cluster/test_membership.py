@@ -1,6 +1,8 @@
 """How members come to be, and that no acknowledged write is lost while they come and go."""
 
+import errno
 import logging
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +12,7 @@ import pytest
 from tests.cluster.members import BenchNode, bench, keys, put, remove, running, stays_silent, writing
 from tests.etcd import free_ports
 
-from ursula.cluster.failures import ClusterRefused
+from ursula.cluster.failures import ClusterRefused, EtcdFailed
 from ursula.cluster.member.etcd_folder import EtcdFolder, MemberNote
 from ursula.cluster.member.member_list import ChangeRefused, add_learner, list_members
 from ursula.cluster.member.raft_status import RaftStatus, raft_status, transfer_leader
@@ -233,6 +235,19 @@ def test_notes_of_a_newer_version_are_refused(tmp_path: Path, name: str) -> None
     file.write_text(file.read_text().replace('"format":1', '"format":2'))
     with pytest.raises(ClusterRefused, match=f"{name} has format 2, .* start a newer version"):
         folder.begin() if name == "beginning.json" else folder.member
+
+
+async def test_a_full_disk_is_an_error_with_the_folder_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_folder: EtcdFolder) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(EtcdFolder, "begin", fail)
+    async with bench(tmp_path, 1) as cluster:
+        await cluster.nodes[0].start()
+        with pytest.raises(EtcdFailed, match=r"cannot use the folder .*: No space left on device"):
+            await cluster.nodes[0].until_voter()
 
 
 async def test_an_interrupted_beginning_leaves_nothing_behind_if_another_one_began(

@@ -220,6 +220,19 @@ async def test_an_entry_whose_answer_is_lost_is_written_once_and_found(nodes: No
     assert await log.tail() == following
 
 
+async def test_a_transaction_that_is_repeated_for_long_is_reported_once(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("ursula.log.etcd.proposer.STUCK_SECONDS", 0.0)
+    log = await nodes.log()
+    lost = LosesAnswers(await leader_of(log), losses=3)
+    log._client.endpoints = [lost]  # type: ignore[list-item]
+    log._client.current = lost  # type: ignore[assignment]
+    await log.append(b"one")
+    reports = [line for line in caplog.messages if "does not take a transaction" in line]
+    assert reports == ["etcd does not take a transaction, which is repeated: the connection was closed"]
+
+
 async def test_a_rejection_after_an_unknown_outcome_is_not_taken_for_not_written(nodes: Nodes) -> None:
     log = await nodes.log()
     leader = await leader_of(log)

@@ -550,9 +550,7 @@ class Node:
         self._recovered_at = time.monotonic()
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            gc.collect(
-                1
-            )  # few objects, but they may have large buffers, such as those of a closed connection
+            gc.collect(1)  # few objects, but those of a closed connection may have large buffers
             for group in self.groups:
                 group.evictor.tick()
                 group.warn_if_clock_is_behind()
