@@ -503,6 +503,7 @@ def test_a_node_with_the_name_of_a_cluster_keeps_its_log_in_etcd() -> None:
         ("COLD__BACKEND", "fs", "or cold.shared_fs = true if cold.root is a folder that all nodes share"),
         ("SERVER__LISTEN", "127.0.0.1:0", "in a cluster, server.listen needs a fixed port"),
         ("SERVER__LOG", "memory", "a cluster keeps its log in etcd"),
+        ("CLUSTER__GROUPS", "65", "cluster.groups = 65: expected at most 64"),
         ("CLUSTER__ROUTES", "127.0.0.1:4447", "cluster.routes has the other nodes"),
         ("CLUSTER__ROUTES", "nowhere", "expected a list of host:port"),
         ("CLUSTER__ROUTES", "10.0.0.2:4437", "etcd's ports would be open to the network: set cluster.secret"),

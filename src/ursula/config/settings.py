@@ -167,7 +167,9 @@ class ClusterSettings:
         1, COUNT, "Number of the node that begins a new cluster; others wait for it."
     )
     routes: tuple[Address, ...] = key([], ADDRESSES, "Advertised addresses of the other nodes.", shown="none")
-    groups: int = key(1, COUNT, "Number of groups that share the buckets; fixed once the cluster has begun.")
+    groups: int = key(
+        1, COUNT, "Number of groups that share the buckets, at most 64; fixed once the cluster has begun."
+    )
     secret: Secret = key(
         "",
         SECRET,
